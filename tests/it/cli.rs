@@ -103,6 +103,7 @@ fn verbs_all_have_help_text() {
         "issue close",
         "tracker",
         "tracker files",
+        "tracker github",
         "tracker test",
         "git",
         "git push",

@@ -1,5 +1,6 @@
-//! Trackers: the [`protocol`] that a tracker program speaks, and the embedded tracker, which keeps
-//! issues as Markdown files with YAML front matter, one file each, made for git.
+//! Trackers: the [`protocol`] that a tracker program speaks, [`github`] issues, and the embedded
+//! tracker, which keeps issues as Markdown files with YAML front matter, one file each, made for
+//! git.
 //!
 //! [`Tracker`] is a folder of issues: it lists, creates, moves and comments them. A
 //! [`TrackedIssue`] is one of them, and [`TrackedIssue::fields`] what the pull command prints of it.
@@ -17,6 +18,7 @@ pub mod conformance;
 mod document;
 mod error;
 mod front;
+pub mod github;
 mod issue;
 mod labels;
 mod lock;

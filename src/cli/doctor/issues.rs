@@ -139,11 +139,13 @@ fn state_case(workflow: &Workflow, issues: &[Issue]) -> Option<Check> {
     )
 }
 
-/// Warns if nothing shows that an issue was closed. The embedded tracker lists closed issues too.
+/// Warns if nothing shows that an issue was closed. The built-in trackers list closed issues too.
 fn closed_unseen(workflow: &Workflow, issues: &[Issue]) -> Option<Check> {
     let states = &workflow.issue.terminal_states;
     let is_seen = workflow.show.is_some()
-        || workflow.pull.command.starts_with("vik issue list")
+        || ["vik issue list", "vik tracker "]
+            .iter()
+            .any(|lists_closed| workflow.pull.command.starts_with(lists_closed))
         || issues.iter().any(|issue| workflow.is_terminal(&issue.state));
     if states.is_empty() || is_seen {
         return None;

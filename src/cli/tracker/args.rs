@@ -29,6 +29,8 @@ pub struct TrackerArgs {
 pub enum TrackerCommand {
     /// Use issues in Markdown files
     Files(FilesArgs),
+    /// Use GitHub issues, through `gh` and its login
+    Github(GithubArgs),
     /// Test whether a program follows the tracker protocol
     Test(TestArgs),
 }
@@ -89,6 +91,21 @@ pub struct FilesArgs {
     /// Who writes comments
     #[command(flatten)]
     pub author: Author,
+    /// The request
+    #[command(subcommand)]
+    pub verb: ProtocolVerb,
+}
+
+/// `vik tracker github`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "States are labels: `vik:todo` is the state `todo`. Other states are `closed`, and `none` \
+                        for an open issue without such a label."
+)]
+pub struct GithubArgs {
+    /// Repository [default: the one that `gh` chooses: GH_REPO, or that of the current folder]
+    #[arg(long, value_name = "OWNER/NAME")]
+    pub repo: Option<String>,
     /// The request
     #[command(subcommand)]
     pub verb: ProtocolVerb,

@@ -11,6 +11,7 @@ use std::io::{ErrorKind, Read, Write};
 
 use vik_base::report::{ErrorCode, Exit, Failure};
 use vik_tracker::Tracker;
+use vik_tracker::github::GithubTracker;
 use vik_tracker::protocol::{CallError, FilesTracker, Protocol};
 
 pub use args::TrackerArgs;
@@ -29,6 +30,11 @@ pub fn run(args: &TrackerArgs) -> CliResult {
             };
             let tracker = FilesTracker::new(Tracker::new(&files.dir), files.author.name(), report);
             serve(&tracker, &files.verb)
+        }
+        TrackerCommand::Github(github) => {
+            let tracker =
+                GithubTracker::new("gh", github.repo.as_deref()).map_err(|error| failure(&error))?;
+            serve(&tracker, &github.verb)
         }
         TrackerCommand::Test(test) => conformance::run(test),
     }

@@ -18,6 +18,7 @@ mod tests;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+pub(crate) use error::answer;
 pub use error::{CallError, read_answer};
 pub use files::FilesTracker;
 pub use messages::{

@@ -4,6 +4,8 @@
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 mod conformance;
+mod github;
+mod github_api;
 mod program;
 
 use std::ffi::OsStr;

@@ -1,0 +1,321 @@
+//! GitHub issues, through the GitHub CLI `gh`, which has the login.
+//!
+//! GitHub has only the states open and closed, so labels are the states of open issues: `vik:todo`
+//! is the state `todo`. An open issue without such a label is in the state `none`.
+
+mod api;
+mod pulls;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use crate::mark::{is_marked, marked};
+use crate::protocol::{
+    CallError, Capabilities, Changed, Comment, Created, CreatedIssue, Moved, Protocol, Request, VERSION,
+    answer,
+};
+use api::{Gh, encoded, string};
+
+/// The beginning of labels that are states.
+const STATE_LABEL: &str = "vik:";
+/// The state of an open issue without such a label.
+const NONE: &str = "none";
+const CLOSED: &str = "closed";
+/// How long `list` has issues that were closed.
+const LISTED_FOR: SignedDuration = SignedDuration::from_hours(14 * 24);
+/// How long the key of a created issue is known.
+const KEYS_KNOWN_FOR: SignedDuration = SignedDuration::from_hours(30 * 24);
+
+/// The issues of one repository.
+#[derive(Clone, Debug)]
+pub struct GithubTracker {
+    gh: Gh,
+}
+
+impl GithubTracker {
+    /// Creates the tracker of a repository: `OWNER/NAME`, or else the one that `gh` chooses for the
+    /// current folder. `program` is the name or the path of `gh`.
+    ///
+    /// # Errors
+    /// When there is no such program, or the name is invalid.
+    pub fn new(program: &str, repository: Option<&str>) -> Result<Self, CallError> {
+        Ok(Self {
+            gh: Gh::new(program, repository)?,
+        })
+    }
+
+    fn list(&self, all: bool) -> Result<Vec<Value>, CallError> {
+        if all {
+            let issues = self.gh.get_all("issues?state=all&sort=created&direction=asc")?;
+            return Ok(issues.iter().filter(|found| is_issue(found)).map(issue).collect());
+        }
+        let since = encoded(&before(LISTED_FOR));
+        let mut found = self.gh.get_all("issues?state=open&sort=created&direction=asc")?;
+        // These come second: an issue that was closed or opened meanwhile is among them.
+        let recent = format!("issues?state=all&sort=created&direction=asc&since={since}");
+        for changed in self.gh.get_all(&recent)? {
+            match found
+                .iter_mut()
+                .find(|known| known["number"] == changed["number"])
+            {
+                Some(known) => *known = changed,
+                None => found.push(changed),
+            }
+        }
+        Ok(found.iter().filter(|found| is_issue(found)).map(issue).collect())
+    }
+
+    /// Returns an issue as GitHub prints it.
+    fn find(&self, id: &str) -> Result<Value, CallError> {
+        let found = self.gh.get(&issue_path(id, "")?)?;
+        if is_issue(&found) {
+            Ok(found)
+        } else {
+            Err(CallError::NotFound(format!("{id} is a pull request")))
+        }
+    }
+
+    fn move_issue(&self, id: &str, from: &str, to: &str) -> Result<Moved, CallError> {
+        let found = self.find(id)?;
+        let state = state(&found);
+        // During a move, an issue has the labels of both states.
+        let is_there = state == from || state != CLOSED && labels(&found).contains(&state_label(from));
+        if !is_there || from == to {
+            return Ok(Moved { moved: false, state });
+        }
+        let has_label = ![NONE, CLOSED].contains(&to);
+        // The new label first: an issue without a label is in no state.
+        if has_label {
+            self.add_labels(id, &[state_label(to)])?;
+        }
+        if (state == CLOSED) != (to == CLOSED) {
+            let state = if to == CLOSED { CLOSED } else { "open" };
+            self.gh
+                .send("PATCH", &issue_path(id, "")?, &json!({"state": state}))?;
+        }
+        let others = labels(&found)
+            .into_iter()
+            .filter(|label| label.starts_with(STATE_LABEL) && !(has_label && *label == state_label(to)));
+        for label in others {
+            self.remove_label(id, &label)?;
+        }
+        Ok(Moved {
+            moved: true,
+            state: to.to_owned(),
+        })
+    }
+
+    fn comments(&self, id: &str) -> Result<Vec<Comment>, CallError> {
+        let comments = self.gh.get_all(&issue_path(id, "/comments")?)?;
+        Ok(comments.iter().map(comment).collect())
+    }
+
+    fn comment(&self, id: &str, key: &str, body: &str) -> Result<bool, CallError> {
+        let comments = self.comments(id)?;
+        if comments.iter().any(|comment| is_marked(&comment.body, key)) {
+            return Ok(false);
+        }
+        let body = json!({"body": marked(body, key)});
+        self.gh.send("POST", &issue_path(id, "/comments")?, &body)?;
+        Ok(true)
+    }
+
+    fn label(&self, id: &str, add: &[String], remove: &[String]) -> Result<bool, CallError> {
+        let present = labels(&self.find(id)?);
+        let added: Vec<String> = add
+            .iter()
+            .filter(|label| !present.contains(label))
+            .cloned()
+            .collect();
+        let removed: Vec<&String> = remove.iter().filter(|label| present.contains(label)).collect();
+        if !added.is_empty() {
+            self.add_labels(id, &added)?;
+        }
+        for label in &removed {
+            self.remove_label(id, label)?;
+        }
+        Ok(!added.is_empty() || !removed.is_empty())
+    }
+
+    /// Adds labels to an issue. GitHub creates those that the repository lacks.
+    fn add_labels(&self, id: &str, labels: &[String]) -> Result<(), CallError> {
+        let body = json!({"labels": labels});
+        self.gh.send("POST", &issue_path(id, "/labels")?, &body)?;
+        Ok(())
+    }
+
+    fn remove_label(&self, id: &str, label: &str) -> Result<(), CallError> {
+        let path = issue_path(id, &format!("/labels/{}", encoded(label)))?;
+        match self.gh.send("DELETE", &path, &Value::Null) {
+            // Somebody else has removed it.
+            Ok(_) | Err(CallError::NotFound(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn create(&self, key: &str, draft: &crate::protocol::IssueDraft) -> Result<CreatedIssue, CallError> {
+        let since = encoded(&before(KEYS_KNOWN_FOR));
+        let recent = self.gh.get_all(&format!("issues?state=all&since={since}"))?;
+        let known = recent
+            .iter()
+            .find(|found| is_issue(found) && is_marked(&string(found, "body"), key));
+        let (found, created) = match known {
+            Some(known) => (known.clone(), false),
+            None => {
+                let mut labels = draft.labels.clone();
+                let state = draft.state.as_deref();
+                labels.extend(
+                    state
+                        .filter(|state| ![NONE, CLOSED].contains(state))
+                        .map(state_label),
+                );
+                let body = json!({
+                    "title": draft.title,
+                    "body": marked(&draft.body, key),
+                    "labels": labels,
+                });
+                (self.gh.send("POST", "issues", &body)?, true)
+            }
+        };
+        Ok(CreatedIssue {
+            id: found["number"].to_string(),
+            created,
+            url: Some(string(&found, "html_url")),
+        })
+    }
+}
+
+impl Protocol for GithubTracker {
+    fn call(&self, request: &Request) -> Result<Value, CallError> {
+        request.check()?;
+        match request {
+            Request::Capabilities => answer(Capabilities {
+                protocol: VERSION,
+                name: "github".to_owned(),
+                verbs: [
+                    "capabilities",
+                    "list",
+                    "show",
+                    "move",
+                    "comment",
+                    "comments",
+                    "label",
+                    "create",
+                    "pull_request",
+                ]
+                .map(str::to_owned)
+                .into(),
+                states: None,
+            }),
+            Request::List { all } => answer(self.list(*all).map_err(missing_repository)?),
+            Request::Show { id } => Ok(issue(&self.find(id)?)),
+            Request::Move { id, from, to } => answer(self.move_issue(id, from, to)?),
+            Request::Comment { id, key, input } => answer(Created {
+                created: self.comment(id, key, &input.body)?,
+            }),
+            Request::Comments { id } => answer(self.comments(id)?),
+            Request::Label { id, add, remove } => answer(Changed {
+                changed: self.label(id, add, remove)?,
+            }),
+            Request::Create { key, input } => answer(self.create(key, input).map_err(missing_repository)?),
+            Request::OpenPullRequest { head, input } => {
+                answer(pulls::open(&self.gh, head, input).map_err(missing_repository)?)
+            }
+            Request::PullRequestStatus { head } => answer(pulls::status(&self.gh, head)?),
+            Request::PullRequestComments { head } => answer(pulls::comments(&self.gh, head)?),
+        }
+    }
+}
+
+/// Returns the error of a request that names no issue: the repository itself is missing.
+fn missing_repository(error: CallError) -> CallError {
+    match error {
+        CallError::NotFound(reason) => CallError::Failed(format!("cannot find the repository: {reason}")),
+        error => error,
+    }
+}
+
+/// Returns the path of an issue. Only numbers are ids, so that no id leads to another path.
+fn issue_path(id: &str, below: &str) -> Result<String, CallError> {
+    let is_number = id.bytes().all(|byte| byte.is_ascii_digit()) && id.len() <= 18;
+    if is_number && !id.starts_with('0') {
+        Ok(format!("issues/{id}{below}"))
+    } else {
+        Err(CallError::NotFound(format!(
+            "there is no issue {id:?}: the ids of GitHub are numbers"
+        )))
+    }
+}
+
+/// Returns whether this is an issue: GitHub lists pull requests as issues too.
+fn is_issue(found: &Value) -> bool {
+    found.get("pull_request").is_none()
+}
+
+/// Returns an issue in the form of the protocol.
+fn issue(found: &Value) -> Value {
+    let mut issue = json!({
+        "id": found["number"].to_string(),
+        "title": string(found, "title"),
+        "state": state(found),
+        "description": string(found, "body"),
+        "url": string(found, "html_url"),
+        "created_at": string(found, "created_at"),
+        "updated_at": string(found, "updated_at"),
+        "author": login(&found["user"]),
+        "labels": labels(found),
+    });
+    let assignees = found["assignees"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let assignees: Vec<String> = assignees.iter().map(login).collect();
+    if let Some(first) = assignees.first() {
+        issue["assignee"] = first.as_str().into();
+        issue["assignees"] = assignees.into();
+    }
+    issue
+}
+
+fn comment(found: &Value) -> Comment {
+    Comment {
+        author: login(&found["user"]),
+        body: string(found, "body"),
+        created_at: string(found, "created_at"),
+        url: Some(string(found, "html_url")),
+        path: None,
+        line: None,
+    }
+}
+
+/// Returns the name of a user; that of GitHub for an account that was deleted.
+fn login(user: &Value) -> String {
+    user["login"].as_str().unwrap_or("ghost").to_owned()
+}
+
+/// Returns the sorted names of the labels.
+fn labels(found: &Value) -> Vec<String> {
+    let labels = found["labels"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let mut names: Vec<String> = labels.iter().map(|label| string(label, "name")).collect();
+    names.sort();
+    names
+}
+
+fn state_label(state: &str) -> String {
+    format!("{STATE_LABEL}{state}")
+}
+
+fn state(found: &Value) -> String {
+    if found["state"] == CLOSED {
+        return CLOSED.to_owned();
+    }
+    let labels = labels(found);
+    let state = labels.iter().find_map(|label| label.strip_prefix(STATE_LABEL));
+    state.unwrap_or(NONE).to_owned()
+}
+
+/// Returns the time that long ago.
+fn before(duration: SignedDuration) -> String {
+    let since = Timestamp::now().saturating_sub(duration).unwrap_or_default();
+    since.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}

@@ -1,0 +1,359 @@
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use vik_tracker::conformance::{Options, Subject, test};
+use vik_tracker::github::GithubTracker;
+use vik_tracker::protocol::{CallError, IssueDraft, MessageBody, Protocol, PullRequestDraft, Request};
+
+use crate::alone;
+use crate::github_api::{Api, issue};
+
+struct World {
+    api: Api,
+    tracker: GithubTracker,
+    _folder: tempfile::TempDir,
+}
+
+/// Returns `gh`, if it is installed.
+fn real_gh() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|folder| folder.join("gh"))
+        .find(|file| file.is_file())
+}
+
+impl World {
+    /// Creates a world with the stand-in for `gh`.
+    fn new() -> Self {
+        Self::with_gh(None)
+    }
+
+    fn with_gh(gh: Option<PathBuf>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let socket = root.join("api");
+        let api = Api::start(&socket);
+        let script = match gh {
+            None => format!(
+                "VIK_TEST_GH_SOCKET='{}' exec '{}' \"$@\"",
+                socket.display(),
+                env!("CARGO_BIN_EXE_vik-gh-test")
+            ),
+            Some(gh) => {
+                let config = format!("http_unix_socket: {}\n", socket.display());
+                std::fs::write(root.join("config.yml"), config).unwrap();
+                format!(
+                    "export HOME='{0}' GH_CONFIG_DIR='{0}' GH_TOKEN=secret GH_REPO=o/r GH_PROMPT_DISABLED=1 \
+                     GH_NO_UPDATE_NOTIFIER=1\nunset GH_HOST\nexec '{1}' \"$@\"",
+                    root.display(),
+                    gh.display()
+                )
+            }
+        };
+        let program = root.join("gh");
+        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
+        Self {
+            api,
+            tracker: GithubTracker::new(program.to_str().unwrap(), None).unwrap(),
+            _folder: folder,
+        }
+    }
+
+    fn call(&self, request: &Request) -> Value {
+        self.tracker.call(request).unwrap()
+    }
+
+    fn move_issue(&self, id: &str, from: &str, to: &str) -> Value {
+        self.call(&Request::Move {
+            id: id.to_owned(),
+            from: from.to_owned(),
+            to: to.to_owned(),
+        })
+    }
+
+    fn labels(&self, number: usize) -> Vec<String> {
+        let state = self.api.state();
+        let labels = state.issues[number - 1]["labels"].as_array().unwrap();
+        labels
+            .iter()
+            .map(|label| label["name"].as_str().unwrap().to_owned())
+            .collect()
+    }
+}
+
+fn show(id: &str) -> Request {
+    Request::Show { id: id.to_owned() }
+}
+
+fn ids(list: &Value) -> Vec<&str> {
+    let issues = list.as_array().unwrap();
+    issues.iter().map(|issue| issue["id"].as_str().unwrap()).collect()
+}
+
+/// With the stand-in, and with the real `gh` if it is installed.
+#[test]
+fn github_passes_the_conformance_test() {
+    let _alone = alone();
+    for gh in [None, real_gh()]
+        .into_iter()
+        .collect::<std::collections::BTreeSet<_>>()
+    {
+        let world = World::with_gh(gh.clone());
+        let old = (1..=3).map(|number| issue(number, &["vik:todo"]));
+        world.api.state().issues.extend(old);
+        let options = Options {
+            subject: Subject::Create,
+            state: None,
+            count: Some(4),
+            unique: "u1".to_owned(),
+        };
+        let report = test(&world.tracker, &options);
+        assert!(report.passed, "{gh:?}: {:#?}", report.checks);
+        assert_eq!((report.checks.len(), report.issue.as_str()), (13, "4"));
+    }
+}
+
+#[test]
+fn list_has_all_pages_and_what_was_closed_lately() {
+    let _alone = alone();
+    let world = World::new();
+    let mut issues: Vec<Value> = (1..=5)
+        .map(|number| issue(number, &["bug", "vik:todo"]))
+        .collect();
+    issues[1]["state"] = "closed".into();
+    issues[2]["state"] = "closed".into();
+    issues[2]["updated_at"] = jiff::Timestamp::now().to_string().into();
+    issues[3]["pull_request"] = json!({});
+    issues[4]["labels"] = json!([]);
+    issues[4]["user"] = Value::Null;
+    issues[4]["assignees"] = json!([{"login": "bob"}, {"login": "eve"}]);
+    issues.push(issue(6, &["vik:review", "vik:todo"]));
+    world.api.state().issues = issues;
+    let list = world.call(&Request::List { all: false });
+    assert_eq!(ids(&list), ["1", "5", "6", "3"]);
+    let all = world.call(&Request::List { all: true });
+    assert_eq!(ids(&all), ["1", "2", "3", "5", "6"]);
+    assert_eq!(
+        list[0],
+        json!({
+            "id": "1", "title": "Issue 1", "state": "todo", "description": "",
+            "url": "https://github.com/o/r/issues/1", "created_at": "2020-01-01T00:00:01Z",
+            "updated_at": "2020-01-02T00:00:00Z", "author": "ann", "labels": ["bug", "vik:todo"],
+        })
+    );
+    assert_eq!(
+        (&list[1]["state"], &list[1]["author"]),
+        (&json!("none"), &json!("ghost"))
+    );
+    assert_eq!(list[1]["assignees"], json!(["bob", "eve"]));
+    assert_eq!(
+        (&list[2]["state"], &list[3]["state"]),
+        (&json!("review"), &json!("closed"))
+    );
+    assert_eq!(world.call(&show("3")), list[3]);
+    for missing in ["7", "4", "01", "x", "1/comments", "99999999999999999999"] {
+        let error = world.tracker.call(&show(missing)).unwrap_err();
+        assert_eq!(error.exit_code(), 66, "{missing}");
+    }
+}
+
+#[test]
+fn move_adds_the_new_label_before_it_removes_others() {
+    let _alone = alone();
+    let world = World::new();
+    world.api.state().issues = vec![issue(1, &["bug", "vik:todo", "vik:old state"])];
+    let moved = |moved: bool, state: &str| json!({"moved": moved, "state": state});
+    assert_eq!(world.move_issue("1", "todo", "review"), moved(true, "review"));
+    assert_eq!(
+        world.api.changes(),
+        [
+            "POST /issues/1/labels",
+            "DELETE /issues/1/labels/vik%3Aold%20state",
+            "DELETE /issues/1/labels/vik%3Atodo"
+        ]
+    );
+    assert_eq!(world.labels(1), ["bug", "vik:review"]);
+    // A person has moved it.
+    assert_eq!(world.move_issue("1", "todo", "ready"), moved(false, "review"));
+    // An earlier move was interrupted after the first step.
+    world.api.state().issues = vec![issue(1, &["vik:ready", "vik:review"])];
+    assert_eq!(world.move_issue("1", "review", "ready"), moved(true, "ready"));
+    assert_eq!(world.labels(1), ["vik:ready"]);
+    // Closed and opened again.
+    assert_eq!(world.move_issue("1", "ready", "closed"), moved(true, "closed"));
+    assert_eq!(world.move_issue("1", "ready", "todo"), moved(false, "closed"));
+    assert_eq!(world.labels(1), [""; 0]);
+    assert_eq!(world.move_issue("1", "closed", "todo"), moved(true, "todo"));
+    assert_eq!(world.move_issue("1", "todo", "none"), moved(true, "none"));
+    assert_eq!(world.labels(1), [""; 0]);
+}
+
+#[test]
+fn failed_move_leaves_the_issue_in_its_state() {
+    let _alone = alone();
+    let world = World::new();
+    world.api.state().issues = vec![issue(1, &["vik:todo"])];
+    world.api.state().refuse_after = Some((1, "403 Forbidden".to_owned()));
+    let request = Request::Move {
+        id: "1".to_owned(),
+        from: "todo".to_owned(),
+        to: "review".to_owned(),
+    };
+    let error = world.tracker.call(&request).unwrap_err();
+    assert_eq!(
+        error,
+        CallError::Failed("GitHub answered with status 403: refused".to_owned())
+    );
+    assert_eq!(world.labels(1), ["vik:todo"]);
+}
+
+#[test]
+fn limits_name_the_time_to_wait() {
+    let _alone = alone();
+    for gh in [None, real_gh()]
+        .into_iter()
+        .collect::<std::collections::BTreeSet<_>>()
+    {
+        let world = World::with_gh(gh);
+        world.api.state().issues = (1..=4).map(|number| issue(number, &[])).collect();
+        // The second page is refused.
+        world.api.state().refuse_after = Some((1, "429 Too Many Requests\r\nRetry-After: 17".to_owned()));
+        let error = world.tracker.call(&Request::List { all: true }).unwrap_err();
+        let CallError::Later { wait, .. } = error else {
+            panic!("{error:?}")
+        };
+        assert_eq!(wait, Duration::from_secs(17));
+    }
+}
+
+#[test]
+fn missing_repository_is_a_failure() {
+    let _alone = alone();
+    let world = World::new();
+    world.api.state().refuse_after = Some((0, "404 Not Found".to_owned()));
+    let error = world.tracker.call(&Request::List { all: false }).unwrap_err();
+    assert_eq!(error.exit_code(), 1, "{error}");
+}
+
+#[test]
+fn comments_and_issues_are_created_once() {
+    let _alone = alone();
+    let world = World::new();
+    world.api.state().issues = vec![issue(1, &[])];
+    let comment = |key: &str| {
+        world.call(&Request::Comment {
+            id: "1".to_owned(),
+            key: key.to_owned(),
+            input: MessageBody {
+                body: "`$(x)` \"y\"".to_owned(),
+            },
+        })
+    };
+    // The key is found on the second page too.
+    for key in ["a", "b", "c"] {
+        assert_eq!(comment(key), json!({"created": true}));
+    }
+    for key in ["a", "b", "c"] {
+        assert_eq!(comment(key), json!({"created": false}));
+    }
+    let comments = world.call(&Request::Comments { id: "1".to_owned() });
+    assert_eq!(comments[2]["body"], "`$(x)` \"y\"\n\n<!-- vik:c -->");
+    let missing = Request::Comments { id: "9".to_owned() };
+    assert_eq!(world.tracker.call(&missing).unwrap_err().exit_code(), 66);
+    let create = || {
+        world.call(&Request::Create {
+            key: "k".to_owned(),
+            input: IssueDraft {
+                title: "New".to_owned(),
+                body: "Text".to_owned(),
+                state: Some("triage".to_owned()),
+                labels: vec!["bug".to_owned()],
+            },
+        })
+    };
+    let url = "https://github.com/o/r/issues/2";
+    assert_eq!(create(), json!({"id": "2", "created": true, "url": url}));
+    assert_eq!(create(), json!({"id": "2", "created": false, "url": url}));
+    assert_eq!(world.labels(2), ["bug", "vik:triage"]);
+}
+
+#[test]
+fn pull_request_is_found_by_its_branch() {
+    let _alone = alone();
+    let world = World::new();
+    let open = |head: &str| {
+        world.call(&Request::OpenPullRequest {
+            head: head.to_owned(),
+            input: PullRequestDraft {
+                title: "Show the total".to_owned(),
+                body: String::new(),
+                base: None,
+            },
+        })
+    };
+    let head = || "vik/1".to_owned();
+    let status = || world.tracker.call(&Request::PullRequestStatus { head: head() });
+    assert_eq!(status().unwrap_err().exit_code(), 66);
+    let url = "https://github.com/o/r/pull/100";
+    assert_eq!(open("vik/1"), json!({"id": "100", "created": true, "url": url}));
+    assert_eq!(open("vik/1"), json!({"id": "100", "created": false, "url": url}));
+    assert_eq!(open("vik/2")["id"], "101");
+    {
+        let mut state = world.api.state();
+        assert_eq!(state.pulls[0]["base"], "trunk");
+        state.check_runs = vec![
+            json!({"status": "completed", "conclusion": "success"}),
+            json!({"status": "in_progress", "conclusion": null}),
+        ];
+        let review = |login: &str, kind: &str, body: &str, at: &str| {
+            json!({"user": {"login": login}, "state": kind, "body": body,
+                "submitted_at": format!("2026-01-01T00:00:0{at}Z"), "html_url": "https://github.com/v"})
+        };
+        state.reviews = vec![
+            review("ann", "CHANGES_REQUESTED", "Please.", "2"),
+            review("bob", "APPROVED", "", "3"),
+            review("ann", "COMMENTED", "Hm.", "5"),
+        ];
+        state.line_comments = vec![
+            json!({"user": {"login": "bob"}, "body": "Here.", "path": "src/a.rs",
+            "line": null, "original_line": 7, "created_at": "2026-01-01T00:00:04Z", "html_url": "https://github.com/l"}),
+        ];
+        let first = json!({"user": {"login": "eve"}, "body": "First.", "created_at": "2026-01-01T00:00:01Z",
+            "html_url": "https://github.com/i"});
+        state.comments.push((100, first));
+    }
+    assert_eq!(
+        status().unwrap(),
+        json!({"id": "100", "url": url, "state": "open", "draft": false, "checks": "pending",
+            "review": "changes_requested"})
+    );
+    let comments = world.call(&Request::PullRequestComments { head: head() });
+    let bodies: Vec<_> = comments
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|found| &found["body"])
+        .collect();
+    assert_eq!(bodies, ["First.", "Please.", "Here.", "Hm."]);
+    assert_eq!(
+        (&comments[2]["path"], &comments[2]["line"]),
+        (&json!("src/a.rs"), &json!(7))
+    );
+    // After a merge, the branch gets another pull request.
+    world.api.state().pulls[0]["state"] = "closed".into();
+    world.api.state().pulls[0]["merged_at"] = "2026-01-02T00:00:00Z".into();
+    world
+        .api
+        .state()
+        .reviews
+        .push(json!({"user": {"login": "ann"}, "state": "APPROVED"}));
+    let merged = status().unwrap();
+    assert_eq!(
+        (&merged["state"], &merged["review"]),
+        (&json!("merged"), &json!("approved"))
+    );
+    assert_eq!(open("vik/1")["id"], "102");
+}
