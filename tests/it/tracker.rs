@@ -3,7 +3,9 @@
 use std::io::Write as _;
 use std::process::Stdio;
 
-use crate::support::TestEnv;
+use serde_json::json;
+
+use crate::support::{TestEnv, World};
 
 /// Runs `vik tracker files` with standard input. Returns exit code, stdout and stderr.
 fn files(env: &TestEnv, args: &[&str], input: &str) -> (i32, String, String) {
@@ -81,4 +83,25 @@ fn test_refuses_to_change_an_issue_without_a_permission() {
     let (code, out, _) = test(&["--issue", "9", "--yes", "--json"]);
     let report: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!((code, &report["passed"]), (1, &serde_json::json!(false)));
+}
+
+#[test]
+fn workflow_names_a_tracker_instead_of_commands() {
+    let hostile = "it's $(touch owned)";
+    let world = World::new(&[("1", "todo"), (hostile, "todo")]);
+    let file = world.tracker.path().display().to_string();
+    let tracker = json!({"tracker": {"command": ["vik-fake-tracker", file]}, "pull": {"idle_sec": "100ms"}});
+    let world = world.set("/issues", tracker);
+    world.once().expect(0);
+    for id in ["1", hostile] {
+        assert_eq!(world.tracker.state(id).as_deref(), Some("done"), "{id}");
+    }
+    assert!(!world.env.work().join("owned").exists());
+    let none = world.set("/issues", json!({"pull": {"idle_sec": 1}}));
+    let refused = none.once().expect(3);
+    assert!(
+        refused.err.contains("issues: {tracker: github}"),
+        "{}",
+        refused.err
+    );
 }

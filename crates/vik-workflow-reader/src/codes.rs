@@ -98,6 +98,10 @@ pub const CODES: &[(&str, &str)] = &[
     ("too_large", "The file is too large."),
     ("too_many", "There are more diagnostics than Vik prints."),
     (
+        "tracker_command",
+        "`issues.tracker` is set together with a command that it replaces.",
+    ),
+    (
         "unknown_agent",
         "A stage names an agent profile that does not exist.",
     ),

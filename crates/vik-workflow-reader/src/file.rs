@@ -17,6 +17,7 @@ use super::outputs::Outputs;
 use super::retention::{Retention, Unlisted};
 use super::secrets::Secret;
 use super::section::section;
+use super::tracker::Tracker;
 use super::triggers::file::{Entry, Webhooks};
 use super::values::{
     CommandLine, Count, Env, EnvNames, Labels, OneOrMoreStates, PathText, Positive, States, Text, Whole,
@@ -70,7 +71,7 @@ section! {
         "stages" => "define stages in `issue.stages`",
         "hooks" => "define hooks in `issue.hooks` or `issue.stages.NAME.hooks`",
         "pull" => "use `issues.pull`",
-        "tracker" => "define how to query the tracker in `issues.pull.command`",
+        "tracker" => "use `issues.tracker`, or define how to query the tracker in `issues.pull.command`",
         "secret" => "did you mean `secrets`?",
         "env" => "define variables in `agents.NAME.env` and secrets in `secrets`",
         "log" => "use `logging`",
@@ -227,6 +228,9 @@ section! {
 section! {
     /// How Vik gets the issues.
     struct Issues;
+    /// The tracker: `files`, `github`, or a map with the `command` of a program that speaks the
+    /// [tracker protocol](tracker-protocol.md). It replaces the commands of `pull` and `show`.
+    "tracker" tracker: optional Tracker;
     /// The command that lists the issues.
     "pull" pull: section Pull;
     /// The command that reads one issue again.
@@ -244,7 +248,8 @@ section! {
     struct Pull;
     /// A shell command that prints a JSON array of issues. It runs in the folder of the workflow
     /// file.
-    "command" command: required Text;
+    /// Required without `issues.tracker`.
+    "command" command: optional Text;
     /// Names of secrets that are passed to the command.
     "secrets" secrets: defaults EnvNames = EnvNames::default();
     /// The wait between two pulls: a number of seconds, or a duration. It grows while pulls fail.
@@ -269,7 +274,8 @@ section! {
     /// JSON, or `null` if the issue does not exist; if it fails, the state of the issue is unknown.
     /// It runs in the folder of the workflow file.
     "command" command: optional Text;
-    /// Names of secrets that are passed to the command.
+    /// Names of secrets that are passed to the command. Default with `issues.tracker`: those of
+    /// `issues.pull.secrets`.
     "secrets" secrets: defaults EnvNames = EnvNames::default();
     /// The timeout of the command.
     "timeout" timeout: defaults Positive = Positive(Span::secs(30));

@@ -27,6 +27,7 @@ mod schema;
 mod secrets;
 mod section;
 mod text;
+mod tracker;
 mod triggers;
 mod values;
 

@@ -20,8 +20,9 @@ use super::text::choices;
 use super::values::{PathText, Text};
 
 /// Builds the workflow; `None` if a required part is missing, which was reported.
-pub(crate) fn lower(file: file::File, places: &Places, sink: &mut Sink) -> Option<Workflow> {
+pub(crate) fn lower(mut file: file::File, places: &Places, sink: &mut Sink) -> Option<Workflow> {
     let mut check = Check { places, sink };
+    check.tracker(&mut file.issues);
     check.across(&file);
     let listed = Listed::of(&file);
     let workspace_root = match file.workspace.root {

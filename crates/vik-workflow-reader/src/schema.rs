@@ -26,12 +26,35 @@ pub fn json_schema() -> Value {
     if let Value::Object(schema) = schema {
         root.extend(schema);
     }
+    require_source(&mut root);
     root.insert(
         "patternProperties".to_owned(),
         json!({ "^x-": { "description": "Ignored by Vik; use it for anchors and notes." } }),
     );
     root.insert("$defs".to_owned(), definitions.into());
     Value::Object(root)
+}
+
+/// Requires a tracker or a pull command, which the types of the sections cannot express.
+fn require_source(root: &mut Map<String, Value>) {
+    if let Some(Value::Array(required)) = root.get_mut("required") {
+        let at = required.len().min(1);
+        required.insert(at, "issues".into());
+    }
+    let issues = root
+        .get_mut("properties")
+        .and_then(|sections| sections.get_mut("issues"));
+    if let Some(Value::Object(issues)) = issues {
+        issues.insert("type".to_owned(), "object".into());
+        let with_command = json!({
+            "required": ["pull"],
+            "properties": { "pull": { "required": ["command"] } },
+        });
+        issues.insert(
+            "anyOf".to_owned(),
+            json!([{ "required": ["tracker"] }, with_command]),
+        );
+    }
 }
 
 /// Returns the reference page `docs/reference/workflow.md`.

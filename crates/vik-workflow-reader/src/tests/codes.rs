@@ -515,6 +515,7 @@ fn codes_are_documented_and_tested() {
         include_str!("outputs.rs"),
         include_str!("sandbox.rs"),
         include_str!("secrets.rs"),
+        include_str!("tracker.rs"),
         include_str!("../triggers/tests.rs"),
     ]
     .concat();

@@ -13,6 +13,7 @@ mod places;
 mod retention;
 mod sandbox;
 mod secrets;
+mod tracker;
 use vik_core::workflow::{ArgValue, WorkspaceRoot};
 use vik_yaml::Diagnostic;
 

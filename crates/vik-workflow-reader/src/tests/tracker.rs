@@ -1,0 +1,106 @@
+use super::codes::one;
+use super::*;
+
+const PULL: &str = "  pull:\n    command: ./issues-json\n";
+
+fn with(issues: &str) -> Workflow {
+    let loaded = load(&minimal_with(&[(PULL, issues)]));
+    assert!(loaded.diagnostics.is_empty(), "{}", loaded.render("w", false));
+    loaded.workflow.unwrap()
+}
+
+#[test]
+fn tracker_becomes_the_commands_of_pull_and_show() {
+    let workflow = with("  tracker: github\n  pull: {idle_sec: 30, secrets: []}\n");
+    assert_eq!(workflow.pull.command, "vik tracker github list");
+    assert_eq!(workflow.pull.idle, vik_core::duration::Span::secs(30));
+    insta::assert_snapshot!(workflow.show.unwrap().command, @r#"
+    set -- {{ issue.id }}
+    case $1 in -*) echo "invalid id: $1" >&2; exit 1 ;; esac
+    code=0
+    issue=$(vik tracker github show "$1") || code=$?
+    case $code in
+    0) printf '%s\n' "$issue" ;;
+    66) echo null ;;
+    *) exit "$code" ;;
+    esac
+    "#);
+    assert_eq!(with("  tracker: files\n").pull.command, "vik tracker files list");
+    let workflow = with("  tracker: {command: [./tracker.sh, --project, \"it's $HOME\", 7, \"\"]}\n");
+    assert_eq!(
+        workflow.pull.command,
+        r"./tracker.sh --project 'it'\''s $HOME' 7 '' list"
+    );
+}
+
+#[test]
+fn tracker_passes_the_secrets_of_the_pull_to_both_commands() {
+    let text = minimal_with(&[
+        (
+            PULL,
+            "  tracker: github\n  pull: {secrets: [GH_TOKEN]}\n  show: {timeout: 9s}\n",
+        ),
+        ("agents:\n", "secrets: {GH_TOKEN: {env: V}}\nagents:\n"),
+    ]);
+    let show = load(&text).workflow.unwrap().show.unwrap();
+    assert_eq!(show.secrets, ["GH_TOKEN"]);
+    assert_eq!(show.timeout, vik_core::duration::Span::secs(9));
+    let own = text.replace("{timeout: 9s}", "{secrets: []}");
+    assert_eq!(load(&own).workflow.unwrap().show.unwrap().secrets, [""; 0]);
+}
+
+#[test]
+fn tracker_excludes_commands() {
+    let finding = one(
+        &[(PULL, &format!("  tracker: github\n{PULL}"))],
+        "tracker_command",
+        8,
+        5,
+    );
+    assert_eq!(
+        finding.message,
+        "`issues.tracker` and `issues.pull.command` exclude each other"
+    );
+    one(
+        &[(PULL, "  tracker: files\n  show: {command: x}\n")],
+        "tracker_command",
+        7,
+        10,
+    );
+}
+
+#[test]
+fn invalid_trackers_are_reported_at_their_place() {
+    for (tracker, code, line, column) in [
+        ("jira", "unknown_value", 6, 12),
+        ("[./tracker.sh]", "wrong_type", 6, 3),
+        ("{}", "missing_key", 6, 3),
+        ("{command: ./tracker.sh}", "wrong_type", 6, 22),
+        ("{command: []}", "empty_value", 6, 3),
+        ("{command: [a, \"{{ issue.id }}\"]}", "bad_text", 6, 3),
+    ] {
+        one(&[(PULL, &format!("  tracker: {tracker}\n"))], code, line, column);
+    }
+    let hint = one(&[(PULL, "  {}\n")], "missing_key", 5, 1).hint.unwrap();
+    assert!(hint.contains("issues: {tracker: github}"), "{hint}");
+}
+
+#[test]
+fn show_command_turns_the_exit_code_for_a_missing_issue_into_null() {
+    let show = |id: &str, code: u8| {
+        let tracker =
+            format!("  tracker: {{command: [sh, -c, \"echo \\\"$1 $2\\\"; exit {code}\", it's]}}\n");
+        let script = with(&tracker).show.unwrap().command;
+        let script = script.replace("{{ issue.id }}", &format!("'{id}'"));
+        let output = std::process::Command::new("sh")
+            .args(["-c", &script])
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        (text, output.status.code().unwrap())
+    };
+    assert_eq!(show("a b", 0), ("show a b\n".to_owned(), 0));
+    assert_eq!(show("7", 66), ("null\n".to_owned(), 0));
+    assert_eq!(show("7", 75), (String::new(), 75));
+    assert_eq!(show("--all", 0), (String::new(), 1));
+}
