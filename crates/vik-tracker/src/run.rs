@@ -22,6 +22,8 @@ pub(crate) struct Command<'a> {
     /// The path of the program.
     pub(crate) program: &'a Path,
     pub(crate) args: Vec<&'a OsStr>,
+    /// The names of variables that the program does not get.
+    pub(crate) without: &'a [&'a str],
     /// The text for standard input.
     pub(crate) input: &'a str,
     /// How long the program may run.
@@ -75,7 +77,8 @@ pub(crate) fn run(command: &Command<'_>) -> Result<Finished, RunError> {
     let (output, stdout) = io::pipe().map_err(RunError::Start)?;
     let (errors, stderr) = io::pipe().map_err(RunError::Start)?;
     let cwd = std::env::current_dir().map_err(RunError::Start)?;
-    let env: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+    let is_kept = |name: &OsString| command.without.iter().all(|without| name != without);
+    let env = std::env::vars_os().filter(|(name, _)| is_kept(name)).collect();
     let spec = DirectSpec {
         program: command.program,
         args: &command.args,
@@ -143,5 +146,28 @@ fn wait(direct: &mut Direct, timeout: Duration, flooded: &AtomicBool) -> io::Res
             }
             None => std::thread::sleep(PAUSE),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn program_gets_the_environment_without_some_variables() {
+        let env = |without: &[&str]| {
+            let program = find_program(OsStr::new("sh")).unwrap();
+            let finished = run(&Command {
+                program: &program,
+                args: ["-c", "echo ${CARGO_PKG_NAME-unset}"].map(OsStr::new).into(),
+                without,
+                input: "",
+                timeout: Duration::from_secs(60),
+                max_bytes: 100,
+            });
+            String::from_utf8(finished.unwrap().stdout).unwrap()
+        };
+        assert_eq!(env(&[]), "vik-tracker\n");
+        assert_eq!(env(&["CARGO_PKG_NAME"]), "unset\n");
     }
 }

@@ -16,6 +16,8 @@ use crate::run::{Command, Finished, RunError, find_program, run};
 const TIMEOUT: Duration = Duration::from_secs(120);
 /// The most bytes of a response, with all its pages.
 const MAX_RESPONSE: usize = 256 * 1024 * 1024;
+/// The variables that would make `gh` color its output.
+const COLORS: &[&str] = &["CLICOLOR_FORCE", "GH_FORCE_TTY"];
 /// The exit code of `gh` if nobody is signed in.
 const NOT_SIGNED_IN: i32 = 4;
 /// The wait that GitHub recommends if it limits requests without naming a time.
@@ -110,6 +112,7 @@ impl Gh {
         let finished = run(&Command {
             program: &self.program,
             args: args.into_iter().map(OsStr::new).collect(),
+            without: COLORS,
             input: &input,
             timeout: TIMEOUT,
             max_bytes: MAX_RESPONSE,

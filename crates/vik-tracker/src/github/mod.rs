@@ -6,6 +6,8 @@
 mod api;
 mod pulls;
 
+use std::collections::BTreeMap;
+
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -44,25 +46,23 @@ impl GithubTracker {
         })
     }
 
+    /// Returns the issues, the oldest first.
     fn list(&self, all: bool) -> Result<Vec<Value>, CallError> {
-        if all {
-            let issues = self.gh.get_all("issues?state=all&sort=created&direction=asc")?;
-            return Ok(issues.iter().filter(|found| is_issue(found)).map(issue).collect());
-        }
         let since = encoded(&before(LISTED_FOR));
-        let mut found = self.gh.get_all("issues?state=open&sort=created&direction=asc")?;
-        // These come second: an issue that was closed or opened meanwhile is among them.
         let recent = format!("issues?state=all&sort=created&direction=asc&since={since}");
-        for changed in self.gh.get_all(&recent)? {
-            match found
-                .iter_mut()
-                .find(|known| known["number"] == changed["number"])
-            {
-                Some(known) => *known = changed,
-                None => found.push(changed),
-            }
+        let queries = if all {
+            vec!["issues?state=all&sort=created&direction=asc"]
+        } else {
+            // The recent ones come second: an issue that is closed or opened meanwhile is among them.
+            vec!["issues?state=open&sort=created&direction=asc", &recent]
+        };
+        // An issue can be on two pages if another one changes between them.
+        let mut found = BTreeMap::new();
+        for query in queries {
+            let issues = self.gh.get_all(query)?.into_iter().filter(is_issue);
+            found.extend(issues.map(|found| (found["number"].as_u64(), issue(&found))));
         }
-        Ok(found.iter().filter(|found| is_issue(found)).map(issue).collect())
+        Ok(found.into_values().collect())
     }
 
     /// Returns an issue as GitHub prints it.

@@ -58,6 +58,7 @@ impl Protocol for ProgramTracker {
         let command = Command {
             program: &self.program,
             args: args.chain(request.args().into_iter().map(OsStr::new)).collect(),
+            without: &[],
             input: &input,
             timeout: self.timeout,
             max_bytes: self.max_bytes,

@@ -133,7 +133,7 @@ fn list_has_all_pages_and_what_was_closed_lately() {
     issues.push(issue(6, &["vik:review", "vik:todo"]));
     world.api.state().issues = issues;
     let list = world.call(&Request::List { all: false });
-    assert_eq!(ids(&list), ["1", "5", "6", "3"]);
+    assert_eq!(ids(&list), ["1", "3", "5", "6"]);
     let all = world.call(&Request::List { all: true });
     assert_eq!(ids(&all), ["1", "2", "3", "5", "6"]);
     assert_eq!(
@@ -145,15 +145,15 @@ fn list_has_all_pages_and_what_was_closed_lately() {
         })
     );
     assert_eq!(
-        (&list[1]["state"], &list[1]["author"]),
+        (&list[2]["state"], &list[2]["author"]),
         (&json!("none"), &json!("ghost"))
     );
-    assert_eq!(list[1]["assignees"], json!(["bob", "eve"]));
+    assert_eq!(list[2]["assignees"], json!(["bob", "eve"]));
     assert_eq!(
-        (&list[2]["state"], &list[3]["state"]),
+        (&list[3]["state"], &list[1]["state"]),
         (&json!("review"), &json!("closed"))
     );
-    assert_eq!(world.call(&show("3")), list[3]);
+    assert_eq!(world.call(&show("3")), list[1]);
     for missing in ["7", "4", "01", "x", "1/comments", "99999999999999999999"] {
         let error = world.tracker.call(&show(missing)).unwrap_err();
         assert_eq!(error.exit_code(), 66, "{missing}");
