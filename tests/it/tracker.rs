@@ -1,6 +1,7 @@
 //! `vik tracker`: the exit codes and streams of the protocol.
 
 use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 
 use serde_json::json;
@@ -104,4 +105,43 @@ fn workflow_names_a_tracker_instead_of_commands() {
         "{}",
         refused.err
     );
+}
+
+#[test]
+fn github_waits_as_long_as_it_is_asked_to() {
+    let env = TestEnv::new(env!("CARGO_BIN_EXE_vik"));
+    let github = |script: &str, args: &[&str]| {
+        let gh = env.write("gh", format!("#!/bin/sh\n{script}\n"));
+        std::fs::set_permissions(&gh, std::fs::Permissions::from_mode(0o755)).unwrap();
+        env.link("gh", &gh);
+        let mut command = env.command("vik");
+        let output = command
+            .args(["tracker", "github", "--repo", "o/r"])
+            .args(args)
+            .output()
+            .unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (
+            output.status.code().unwrap(),
+            text(output.stdout),
+            text(output.stderr),
+        )
+    };
+    let (code, out, err) = github(
+        r"printf 'HTTP/2.0 429 Too Many Requests\nRetry-After: 17\r\n\r\n{}'; exit 1",
+        &["list"],
+    );
+    assert_eq!((code, &*out), (75, ""));
+    assert!(err.lines().any(|line| line == "retry-after: 17"), "{err}");
+    let (code, out, _) = github(
+        r#"printf 'HTTP/2.0 200 OK\n\r\n{"number": 7, "state": "open"}'"#,
+        &["show", "7"],
+    );
+    let issue: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        (code, &issue["id"], &issue["state"]),
+        (0, &json!("7"), &json!("none"))
+    );
+    let (code, _, _) = github(r"printf 'HTTP/2.0 404 Not Found\n\r\n{}'; exit 1", &["show", "7"]);
+    assert_eq!(code, 66);
 }
