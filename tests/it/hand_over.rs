@@ -96,6 +96,18 @@ fn hand_over_that_keeps_failing_parks_the_stage() {
         let text = world.vik(verb).expect(0).out;
         assert!(text.contains("the tracker is down"), "{verb:?}: {text}");
     }
+    let decisions = explained(&world)["decisions"].clone();
+    let parked = decisions
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|one| one["kind"] == "parked");
+    assert!(
+        parked.unwrap()["detail"]
+            .as_str()
+            .unwrap()
+            .contains("the tracker is down")
+    );
     // It was parked by an earlier daemon, and nothing of it runs.
     world.once().expect(10);
     assert_eq!(tries(&world), 4);

@@ -6,7 +6,7 @@ use crate::attempt::{Start, StopReason};
 use crate::changes::{Decision, RunOver, StartedAttempt};
 use crate::decision_kind::DecisionKind;
 use crate::ids::{AttemptId, IssueId};
-use crate::machine::{Observation, RunEvent};
+use crate::machine::{Observation, ParkReason, RunEvent};
 use crate::plural::count;
 use crate::time::Now;
 
@@ -99,10 +99,18 @@ impl Scheduler {
             RunEvent::Answered {
                 request, answer, by, ..
             } => (DecisionKind::Answered, request.answered(answer, by)),
-            RunEvent::Parked { reason, .. } => (
-                DecisionKind::Parked,
-                format!("{}; freed by {}", reason.as_str(), reason.freed_by()),
-            ),
+            RunEvent::Parked { reason, .. } => {
+                // Of other reasons, the end of the attempt is a decision.
+                let machine = self.machines.get(issue);
+                let hand_over = machine.and_then(|machine| machine.run(stage)?.hand_over.as_ref());
+                let failure = hand_over.filter(|_| *reason == ParkReason::HandOver);
+                let failure =
+                    failure.map_or_else(String::new, |hand_over| format!(" ({})", hand_over.failure));
+                (
+                    DecisionKind::Parked,
+                    format!("{}{failure}; freed by {}", reason.as_str(), reason.freed_by()),
+                )
+            }
             RunEvent::Freed { .. } => (DecisionKind::Freed, "the issue changed".to_owned()),
             RunEvent::Closed { .. } => (
                 DecisionKind::Closed,
