@@ -94,9 +94,19 @@ describe("the board", () => {
     page = await open(browser, mock.url);
     await page.getByRole("button", { name: "Retry SHOP-88, implement" }).click();
     await page.locator("#parked", { hasNotText: "SHOP-88" }).waitFor();
-    assert.deepEqual(mock.commands, [["issues/SHOP-88/retry", { stage: "implement", attempts: null }]]);
+    assert.deepEqual(mock.commands, [["issues/SHOP-88/retry", { stage: "implement", attempts: null, agent: false }]]);
     await page.locator(".card", { hasText: "SHOP-88" }).getByText("ready").waitFor();
-    await page.locator("#toasts").getByText("Retrying 1 parked stage of SHOP-88.").waitFor();
+    await page.locator("#toasts").getByText("Retrying 1 stage of SHOP-88.").waitFor();
+  });
+
+  it("hands finished work over with its button", async () => {
+    page = await open(browser, mock.url);
+    await liveRow("SHOP-97").waitFor();
+    await fetch(`${mock.url}/mock/handover`, { method: "POST" });
+    await page.getByText("the work is done, its hand-over failed (1 of 8 tries)").first().waitFor();
+    await page.getByRole("button", { name: "Hand over SHOP-131, implement" }).click();
+    await page.locator("#toasts").waitFor();
+    assert.deepEqual(mock.commands, [["issues/SHOP-131/retry", { stage: "implement", attempts: null, agent: false }]]);
   });
 
   it("works with the keyboard alone: skip link, tab to the button, retry; the focus stays in the section", async () => {
@@ -203,6 +213,7 @@ describe("the board", () => {
     page = await open(browser, mock.url);
     for (const name of ["pullfail", "reject", "ledger"]) await fetch(`${mock.url}/mock/${name}`, { method: "POST" });
     await page.getByText("The pull failed (3 in a row)").waitFor();
+    await page.getByText("next pull in 2 min").waitFor();
     await page.locator("#banners").getByText("did you mean `codex`?").waitFor();
     await page.locator("#banners").getByText("database or disk is full").waitFor();
     assert.ok(await hasNoHorizontalScroll(page));

@@ -279,9 +279,17 @@ export async function startMock({ port = 0 } = {}) {
           skipped: 0,
           duration_ms: 9,
           error: "gh: could not resolve host",
+          next_at: new Date(Date.now() + 150_000).toISOString(),
         };
         status.pulls.failed_in_a_row = 3;
         mock.publish({ type: "pulled", ok: false, issues: 0 });
+      },
+      handover: () => {
+        Object.assign(status.waiting[0], {
+          reason: "hand_over",
+          detail: "the work is done, its hand-over failed (1 of 8 tries): `after_run` exited with 1",
+        });
+        mock.publish({ type: "state" });
       },
       reject: () => {
         status.workflow.rejected = {

@@ -259,13 +259,23 @@ describe("the issue page", () => {
     await page.getByRole("spinbutton", { name: "Attempts" }).fill("2");
     await page.getByRole("button", { name: "Retry" }).click();
     await page.locator("#current-state").getByText("ready").waitFor();
-    assert.deepEqual(mock.commands, [["issues/SHOP-88/retry", { stage: null, attempts: 2 }]]);
+    assert.deepEqual(mock.commands, [["issues/SHOP-88/retry", { stage: null, attempts: 2, agent: false }]]);
     assert.ok(
       await page
         .locator("details", { hasText: "7 files changed" })
         .first()
         .evaluate((el) => el.open),
     );
+  });
+
+  it("offers to hand over finished work, or to do it again", async () => {
+    mock.world.notHandedOver = "SHOP-88";
+    page = await open(browser, `${mock.url}/issues/SHOP-88`);
+    await page.getByText("The work is done, but not handed over: `after_run` exited with 1").waitFor();
+    await page.getByRole("button", { name: "Hand over now" }).waitFor();
+    await page.getByRole("button", { name: "Run the agent again" }).click();
+    await page.locator("#current-state").getByText("ready").waitFor();
+    assert.deepEqual(mock.commands, [["issues/SHOP-88/retry", { stage: null, attempts: null, agent: true }]]);
   });
 
   it("pauses and resumes the issue", async () => {

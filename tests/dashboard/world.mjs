@@ -416,6 +416,15 @@ export function issueDetail(world, id) {
       attempts,
     });
   }
+  if (world.notHandedOver === id) {
+    runs.at(-1).state = "handing_over";
+    Object.assign(runs.at(-1).attempts.at(-1), {
+      outcome: "succeeded",
+      failure_class: null,
+      reason: null,
+      hand_over_failure: "`after_run` exited with 1",
+    });
+  }
   const decisions = Array.from({ length: 42 }, (_, index) => ({
     at: ago((100 - index * 2) * MINUTE),
     stage: "implement",

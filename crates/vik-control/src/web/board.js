@@ -97,6 +97,7 @@ export function boardPage() {
       { class: "bad-text" },
       h("strong", {}, `The pull failed${repetition} `),
       relativeTime(pull.at),
+      pull.next_at ? [", next pull ", relativeTime(pull.next_at)] : null,
       pull.error ? h("span", { class: "clamp2" }, pull.error) : null,
     );
   }

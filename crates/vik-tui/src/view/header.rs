@@ -159,7 +159,14 @@ fn pull(app: &App, status: &Status, room: usize) -> Vec<CellText> {
                 }
                 vec![CellText::plain(text)]
             } else {
-                vec![CellText::new(format!("pull FAILED {ago} ago"), Tone::Bad)]
+                let mut text = format!("pull FAILED {ago} ago");
+                if let Some(next) = pull.next_at.filter(|_| room >= 100) {
+                    text.push_str(&format!(
+                        ", next in {}",
+                        short_duration(seconds_between(app.now, next))
+                    ));
+                }
+                vec![CellText::new(text, Tone::Bad)]
             }
         }
     }

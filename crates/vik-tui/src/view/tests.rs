@@ -123,6 +123,7 @@ fn screens_of_a_failing_daemon() {
         let pull = status.last_pull.as_mut().unwrap();
         pull.ok = false;
         pull.error = Some("`gh issue list` exited with 4".to_owned());
+        pull.next_at = Some(now() + jiff::SignedDuration::from_secs(90));
         status.pulls.failed_in_a_row = 3;
         status.workflow.as_mut().unwrap().rejected = Some(from_json(json!({
             "at": now().to_string(), "more": 1,
