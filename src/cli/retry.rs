@@ -15,7 +15,7 @@ use super::{CliResult, print};
 #[command(
     after_help = "`vik status` lists parked issues, with their reasons and how to unpark them. If the work of an \
                   issue is done and only its hand-over failed (outputs or `after_run`), only the hand-over is \
-                  tried again, at once; --agent does the work again instead."
+                  tried again, at once; --agent runs the agent again instead."
 )]
 pub struct RetryArgs {
     /// Issue ID

@@ -103,7 +103,7 @@ describe("the board", () => {
     page = await open(browser, mock.url);
     await liveRow("SHOP-97").waitFor();
     await fetch(`${mock.url}/mock/handover`, { method: "POST" });
-    await page.getByText("the work is done, its hand-over failed (1 of 8 tries)").first().waitFor();
+    await page.getByText("the work is done, but its hand-over failed (1 of 8 tries)").first().waitFor();
     await page.getByRole("button", { name: "Hand over SHOP-131, implement" }).click();
     await page.locator("#toasts").waitFor();
     assert.deepEqual(mock.commands, [["issues/SHOP-131/retry", { stage: "implement", attempts: null, agent: false }]]);

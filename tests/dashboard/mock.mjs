@@ -287,7 +287,7 @@ export async function startMock({ port = 0 } = {}) {
       handover: () => {
         Object.assign(status.waiting[0], {
           reason: "hand_over",
-          detail: "the work is done, its hand-over failed (1 of 8 tries): `after_run` exited with 1",
+          detail: "the work is done, but its hand-over failed (1 of 8 tries): `after_run` exited with 1",
         });
         mock.publish({ type: "state" });
       },

@@ -87,7 +87,7 @@ fn hand_over_that_keeps_failing_parks_the_stage() {
     assert_eq!(hold["reason"], "parked");
     let detail = hold["detail"].as_str().unwrap();
     assert!(
-        detail.contains("parked (hand_over): the work is done, its hand-over failed 4 times")
+        detail.contains("parked (hand_over): the work is done, but its hand-over failed 4 times")
             && detail.contains("the tracker is down"),
         "{detail}"
     );
@@ -150,7 +150,7 @@ fn once_does_not_wait_long_for_a_hand_over() {
     assert_eq!(tries(&world), 1);
     assert!(
         done.out
-            .contains("the work is done, its hand-over failed (1 of 4 tries)"),
+            .contains("the work is done, but its hand-over failed (1 of 4 tries)"),
         "{}",
         done.out
     );

@@ -15,6 +15,7 @@ pub use self::pull::{Misspelled, ParsePullError, Pull, Skipped, UNREADABLE_BLOCK
 use crate::ids::IssueId;
 use crate::intent::{BadIntent, IssueIntent, may_have_intent};
 use crate::trust::Origin;
+use crate::workflow::When;
 
 /// The longest id in bytes, because environments and messages contain it whole.
 pub const MAX_ID_BYTES: usize = 32 * 1024;
@@ -202,6 +203,11 @@ impl Issue {
     /// Returns the hash that changes when a person changes the issue.
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint_in(&self.state)
+    }
+
+    /// Returns whether a stage with this rule takes the issue as it is now.
+    pub fn is_taken_by(&self, when: &When) -> bool {
+        when.takes(&self.state, || self.labels())
     }
 
     /// Returns the fingerprint that the issue would have in another state.

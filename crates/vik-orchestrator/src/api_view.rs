@@ -215,7 +215,7 @@ fn detail(hold: &Hold) -> String {
             match until {
                 Some(_) => {
                     format!(
-                        "the work is done, its hand-over failed ({tries} of {max_tries} tries): {failure}"
+                        "the work is done, but its hand-over failed ({tries} of {max_tries} tries): {failure}"
                     )
                 }
                 None => format!("the work is done and is being handed over (try {tries} of {max_tries})"),
@@ -359,7 +359,7 @@ pub fn note(note: &RunEvent) -> String {
         RunEvent::HandOverFailed {
             stage, wait, failure, ..
         } => format!(
-            "the work of `{stage}` is done, its hand-over failed and is tried again in {}: {}",
+            "the work of `{stage}` is done, but its hand-over failed and is tried again in {}: {}",
             Span(*wait),
             one_line(&failure.to_string(), SHOWN)
         ),

@@ -271,7 +271,7 @@ fn log_run_event(issue: &IssueId, event: &RunEvent) {
             ..
         } => {
             tracing::warn!(
-                issue, %stage, tries, wait_ms = millis(*wait), %failure, "the work is done, its hand-over failed"
+                issue, %stage, tries, wait_ms = millis(*wait), %failure, "the work is done, but its hand-over failed"
             );
         }
         RunEvent::HandedOver { stage, tries, .. } => tracing::info!(issue, %stage, tries, "handed over"),

@@ -412,10 +412,7 @@ impl PullLoop {
         let stages = &workflow.issue.stages;
         for named in &mut self.named {
             named.is_found |= issues.iter().any(|issue| {
-                issue.id == named.id
-                    && stages
-                        .iter()
-                        .any(|stage| stage.when.takes(&issue.state, || issue.labels()))
+                issue.id == named.id && stages.iter().any(|stage| issue.is_taken_by(&stage.when))
             });
         }
     }

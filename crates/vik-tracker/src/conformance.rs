@@ -53,12 +53,12 @@ pub enum Status {
     Skipped,
 }
 
-/// One check.
+/// A check, and what it found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Check {
     /// A stable name, such as `move.wrong_from`.
     pub name: &'static str,
-    /// The result.
+    /// Whether the tracker passed it.
     pub status: Status,
     /// What was found, for people.
     pub detail: String,

@@ -9,7 +9,10 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{AccessFlags, access};
+use vik_base::report::chain;
 use vik_proc::{Direct, DirectSpec, Graces, Mark};
+
+use crate::protocol::CallError;
 
 /// The time between two checks of the limits.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -51,6 +54,20 @@ pub(crate) enum RunError {
     TimedOut(Duration),
     #[error("the program printed more than {0} bytes")]
     Flooded(usize),
+}
+
+impl RunError {
+    /// Returns the error of a call of this program: only one that took too long may work later.
+    pub(crate) fn of_call(self, name: &str) -> CallError {
+        let reason = format!("{name}: {}", chain(&self));
+        match self {
+            Self::TimedOut(_) => CallError::Later {
+                reason,
+                wait: Duration::ZERO,
+            },
+            Self::Start(_) | Self::Flooded(_) => CallError::Failed(reason),
+        }
+    }
 }
 
 /// Returns the path of a program. A name without a slash is searched in the absolute folders of

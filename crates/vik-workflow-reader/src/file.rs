@@ -19,9 +19,8 @@ use super::secrets::Secret;
 use super::section::section;
 use super::tracker::Tracker;
 use super::triggers::file::{Entry, Webhooks};
-use super::values::{
-    CommandLine, Count, Env, EnvNames, Labels, OneOrMoreStates, PathText, Positive, States, Text, Whole,
-};
+use super::values::{CommandLine, Count, Env, EnvNames, PathText, Positive, States, Text, Whole};
+use super::when::{Labels, OneOrMoreStates};
 
 section! {
     /// The policy of one Vik daemon: which issues it takes, and which agents work on them.
@@ -448,7 +447,7 @@ section! {
 
 section! {
     /// Which issues a stage takes.
-    struct When;
+    struct When: strict;
     /// The state of the issue, or a list of states; case-sensitive. All of them are one stay of the
     /// issue: moving between them starts and ends nothing.
     "state" state: required OneOrMoreStates;

@@ -30,6 +30,7 @@ mod text;
 mod tracker;
 mod triggers;
 mod values;
+mod when;
 
 #[cfg(test)]
 mod tests;

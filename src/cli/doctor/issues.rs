@@ -97,7 +97,7 @@ fn matches(workflow: &Workflow, issues: &[Issue]) -> String {
         .map(|stage| {
             let count = issues
                 .iter()
-                .filter(|issue| stage.when.takes(&issue.state, || issue.labels()))
+                .filter(|issue| issue.is_taken_by(&stage.when))
                 .count();
             format!("{count} for {}", stage.name)
         })

@@ -107,11 +107,9 @@ fn render_one(host: &Host, workflow: &Workflow, source: &Source<'_>, pulled: &[I
     // Templates of workspaces belong to no stage: any issue in the state of a stage is suitable.
     let stages = &workflow.issue.stages;
     let stage_with_issue = || {
-        stages.iter().find(|stage| {
-            pulled
-                .iter()
-                .any(|issue| stage.when.takes(&issue.state, || issue.labels()))
-        })
+        stages
+            .iter()
+            .find(|stage| pulled.iter().any(|issue| issue.is_taken_by(&stage.when)))
     };
     let stage = source
         .stage

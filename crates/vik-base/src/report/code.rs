@@ -204,7 +204,7 @@ codes! {
     Trace = "trace",
     /// The export of OpenTelemetry traces cannot start.
     Traces = "traces",
-    /// A tracker failed.
+    /// A tracker could not be asked, or refused the request.
     TrackerFailed = "tracker_failed",
     /// A tracker is down, or limits requests: try again later.
     TrackerLater = "tracker_later",

@@ -159,7 +159,7 @@ impl IssueMachine {
             // The attempt holds the lock that its stage had at its start.
             let is_parallel = run.occupant().is_some_and(|own| own.stage.parallel);
             let is_free = !busy.any(|start| !(is_parallel || start.stage.parallel));
-            (stage.when.takes(&self.issue.state, || self.issue.labels()) && is_free).then_some(stage)
+            (self.issue.is_taken_by(&stage.when) && is_free).then_some(stage)
         })
     }
 

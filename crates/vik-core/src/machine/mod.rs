@@ -210,7 +210,7 @@ impl IssueMachine {
     pub fn parked(&self, workflow: &Workflow) -> Option<RootCause> {
         let takes = |run: &&Run| {
             let stage = workflow.stage(&run.stage);
-            stage.is_some_and(|stage| stage.when.takes(&self.issue.state, || self.issue.labels()))
+            stage.is_some_and(|stage| self.issue.is_taken_by(&stage.when))
         };
         let mut parked = self.runs.iter().filter(|run| run.park_reason().is_some());
         let run = parked.clone().find(takes).or_else(|| parked.next())?;
@@ -242,9 +242,7 @@ impl IssueMachine {
         if self.cannot_start() || workflow.is_terminal(&self.issue.state) {
             return None;
         }
-        let matches = |stage: &&Stage| {
-            stage.when.takes(&self.issue.state, || self.issue.labels()) && allowed(&stage.name)
-        };
+        let matches = |stage: &&Stage| self.issue.is_taken_by(&stage.when) && allowed(&stage.name);
         workflow.issue.stages.iter().filter(matches).find(|stage| {
             let is_due = match self.run(&stage.name).map(|run| &run.phase) {
                 None => true,

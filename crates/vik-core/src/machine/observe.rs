@@ -40,7 +40,7 @@ impl IssueMachine {
                 return false;
             }
             let stage = workflow.stage(&run.stage);
-            let matching = stage.filter(|stage| stage.when.takes(&issue.state, || issue.labels()));
+            let matching = stage.filter(|stage| issue.is_taken_by(&stage.when));
             let succeeded = run.last_succeeded();
             match &mut run.phase {
                 Phase::Active { .. } | Phase::HandingOver { .. } => true,
@@ -143,8 +143,7 @@ impl IssueMachine {
             Phase::Settling { after, ended } if pull >= after => {
                 let stage = workflow.stage(&run.stage);
                 let is_handed_over = run.last_succeeded() && run.hand_over.is_none();
-                let is_there =
-                    |stage: &&Stage| stage.when.takes(&issue.state, || issue.labels()) && !is_handed_over;
+                let is_there = |stage: &&Stage| issue.is_taken_by(&stage.when) && !is_handed_over;
                 match stage.filter(is_there) {
                     Some(stage) => {
                         let in_a_row = InARow {

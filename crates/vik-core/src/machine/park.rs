@@ -75,7 +75,7 @@ impl ParkReason {
                 "a corrected hook or prompt, then `vik retry`, or a change of the issue's title or description"
             }
             Self::HandOver => {
-                "`vik retry`, which repeats only the hand-over, or `vik retry --agent`, which does the work again"
+                "`vik retry`, which repeats only the hand-over, or `vik retry --agent`, which runs the agent again"
             }
             Self::Internal => {
                 "a Vik without this bug (please report it), then `vik retry`, or a change of the issue's title or description"

@@ -102,7 +102,7 @@ pub enum Phase {
     /// A try to hand over the work of the last attempt is running; no agent is.
     HandingOver {
         since: Timestamp,
-        /// Whether a person cancelled it: it ends its running command and is parked.
+        /// Whether a person cancelled it: the running command may end, and then the stage is parked.
         is_cancelled: bool,
     },
     /// The next attempt, or the next try of the hand-over, waits for its back-off.
@@ -421,7 +421,7 @@ impl Run {
                 let tries = count(hand_over.map_or(1, |hand_over| hand_over.tries).into(), "time");
                 let failure = hand_over.map(|hand_over| shortened(&hand_over.failure.to_string()));
                 format!(
-                    "the work is done, its hand-over failed {tries}; {}",
+                    "the work is done, but its hand-over failed {tries}: {}",
                     failure.unwrap_or_default()
                 )
             }

@@ -83,12 +83,7 @@ impl Scheduler {
                 .collect();
             let is_due = machine.is_present() && !self.workflow.is_terminal(&machine.issue().state);
             for stage in stages {
-                if is_due
-                    && stage
-                        .when
-                        .takes(&machine.issue().state, || machine.issue().labels())
-                    && machine.run(&stage.name).is_none()
-                {
+                if is_due && machine.issue().is_taken_by(&stage.when) && machine.run(&stage.name).is_none() {
                     waiting.push(stage.name);
                 }
             }

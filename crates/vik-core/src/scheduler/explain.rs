@@ -272,11 +272,7 @@ impl Scheduler {
         for machine in self.order.iter().filter_map(|id| self.machines.get(id)) {
             let next = stages
                 .iter()
-                .filter(|stage| {
-                    stage
-                        .when
-                        .takes(&machine.issue().state, || machine.issue().labels())
-                })
+                .filter(|stage| machine.issue().is_taken_by(&stage.when))
                 .find(|stage| {
                     let run = machine.run(&stage.name);
                     run.is_none_or(|run| run.active().is_none() && run.park_reason().is_none())

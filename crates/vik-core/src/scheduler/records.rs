@@ -55,7 +55,7 @@ impl Scheduler {
             } => (
                 DecisionKind::HandOverFailed,
                 format!(
-                    "the work is done, its hand-over failed {}; next try in {}: {failure}",
+                    "the work is done, but its hand-over failed {}; next try in {}: {failure}",
                     count((*tries).into(), "time"),
                     crate::duration::Span(*wait)
                 ),

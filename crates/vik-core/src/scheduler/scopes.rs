@@ -99,11 +99,7 @@ impl Scheduler {
         let claims = |machine: &IssueMachine| {
             let stages = self.workflow.issue.stages.iter();
             stages
-                .filter(|stage| {
-                    stage
-                        .when
-                        .takes(&machine.issue().state, || machine.issue().labels())
-                })
+                .filter(|stage| machine.issue().is_taken_by(&stage.when))
                 .any(|stage| self.scope(machine, stage).is_some())
         };
         if self.slot_hold(issue, &slots).is_some() || !self.machines.get(issue).is_some_and(claims) {

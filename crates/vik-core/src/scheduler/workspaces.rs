@@ -110,10 +110,7 @@ impl Scheduler {
             .iter()
             .filter_map(|run| run.active())
             .filter(|start| {
-                !start
-                    .stage
-                    .when
-                    .takes(&machine.issue().state, || machine.issue().labels())
+                !machine.issue().is_taken_by(&start.stage.when)
                     && start.stage.on_state_change == OnStateChange::Cancel
             })
             .map(|start| start.attempt_id)

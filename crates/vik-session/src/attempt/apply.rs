@@ -16,6 +16,7 @@ use vik_store::{AttemptFailure, OutputBook, OutputNote};
 use vik_workspace::fs as private;
 
 use super::acceptance::Checked;
+use super::judged::masked;
 use super::live::LivePhase;
 use super::opened::AttemptContext;
 use super::outputs::{OutputSummary, sample};
@@ -238,11 +239,11 @@ impl<'s> OutputRunner<'s> {
         };
         Err(NotApplied::HandOver(HandOverFailure {
             step: format!("outputs.{}", line.output.kind()),
-            reason: format!(
+            reason: masked(format!(
                 "the output on line {} (`{}`): {text}",
                 line.number,
                 line.output.kind()
-            ),
+            )),
             wait: why.wait,
             needs_person: !has_check && !is_temporary,
         }))
@@ -278,7 +279,7 @@ impl<'s> OutputRunner<'s> {
                 let source = Box::new(error);
                 NotApplied::HandOver(HandOverFailure {
                     step,
-                    reason: report::chain(&HookError::Template { name, source }),
+                    reason: masked(report::chain(&HookError::Template { name, source })),
                     wait: Duration::ZERO,
                     needs_person: false,
                 })

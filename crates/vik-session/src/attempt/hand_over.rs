@@ -77,10 +77,7 @@ impl AttemptContext<'_> {
                 summaries: &mut Vec::new(),
             };
             outputs.apply(checked).await.map_err(|error| match error {
-                NotApplied::HandOver(failure) => HandOverFailure {
-                    reason: masked(failure.reason),
-                    ..failure
-                },
+                NotApplied::HandOver(failure) => failure,
                 NotApplied::Attempt(failure) => failed(failure.reason, false),
             })?;
         }

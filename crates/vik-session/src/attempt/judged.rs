@@ -154,12 +154,7 @@ impl<'a> Judged<'a> {
             before_run,
             exit_code: exit.and_then(|record| record.code),
             proof: agent.proof.map(str::to_owned),
-            hand_over_failure: self.hand_over_failure.clone().map(|failure| {
-                Box::new(HandOverFailure {
-                    reason: masked(failure.reason),
-                    ..failure
-                })
-            }),
+            hand_over_failure: self.hand_over_failure.clone().map(Box::new),
         };
         Ended {
             signal: exit.and_then(|record| record.signal),

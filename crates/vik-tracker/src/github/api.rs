@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::Value;
-use vik_base::report::{chain, one_line, tail_lines};
+use vik_base::report::{one_line, tail_lines};
 
 use crate::protocol::CallError;
-use crate::run::{Command, Finished, RunError, find_program, run};
+use crate::run::{Command, Finished, find_program, run};
 
 /// How long one request may take, with all its pages.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -117,13 +117,7 @@ impl Gh {
             timeout: TIMEOUT,
             max_bytes: MAX_RESPONSE,
         });
-        let finished = finished.map_err(|error| {
-            let reason = format!("gh: {}", chain(&error));
-            match error {
-                RunError::TimedOut(_) => later(reason, Duration::ZERO),
-                RunError::Start(_) | RunError::Flooded(_) => CallError::Failed(reason),
-            }
-        })?;
+        let finished = finished.map_err(|error| error.of_call("gh"))?;
         read(&finished, Timestamp::now())
     }
 }

@@ -5,12 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::Value;
-use vik_base::report::chain;
 
 use super::Protocol;
 use super::error::{CallError, read_answer};
 use super::request::Request;
-use crate::run::{Command, RunError, find_program, run};
+use crate::run::{Command, find_program, run};
 
 /// The most bytes of an answer, as for a pull.
 const MAX_ANSWER: usize = 64 * 1024 * 1024;
@@ -63,16 +62,8 @@ impl Protocol for ProgramTracker {
             timeout: self.timeout,
             max_bytes: self.max_bytes,
         };
-        let finished = run(&command).map_err(|error| {
-            let reason = format!("`{}`: {}", request.name(), chain(&error));
-            match error {
-                RunError::TimedOut(_) => CallError::Later {
-                    reason,
-                    wait: Duration::ZERO,
-                },
-                RunError::Start(_) | RunError::Flooded(_) => CallError::Failed(reason),
-            }
-        })?;
+        let name = format!("`{}`", request.name());
+        let finished = run(&command).map_err(|error| error.of_call(&name))?;
         read_answer(
             request.name(),
             Some(finished.code),

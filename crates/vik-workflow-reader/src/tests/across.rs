@@ -103,6 +103,14 @@ fn stage_takes_several_states_and_labels() {
         23,
     );
     one(&[("state: todo", "state: []")], "empty_value", 12, 9);
+    // A misspelled key must not let agents work on all issues.
+    let misspelled = one(
+        &[("state: todo", "label: x\n        state: todo")],
+        "unknown_key",
+        12,
+        9,
+    );
+    assert_eq!(misspelled.severity, Severity::Error);
     one(
         &[("state: todo", "labels: x\n        state: todo")],
         "wrong_type",
