@@ -159,10 +159,7 @@ pub fn join(attempts: &[PastAttempt], books: &StoredHistory, status: Option<&Sta
     for (id, index) in run_indexes {
         let run = &mut runs[index];
         run.outcome = run.attempts.last().and_then(|attempt| attempt.outcome);
-        run.state = match status {
-            Some(status) => state(run, status),
-            None => stored_state(id, books),
-        };
+        run.state = state(run, books.phases.get(&id).map(String::as_str), status);
     }
     runs
 }
@@ -284,44 +281,22 @@ fn has_shim(attempt: &PastAttempt) -> bool {
     })
 }
 
-/// Returns the state of a run while no daemon runs: a parked or waiting run keeps its state.
-fn stored_state(run: RunId, books: &StoredHistory) -> RunState {
-    match books.phases.get(&run).map(String::as_str) {
-        Some("parked") => RunState::Parked,
-        Some("handing_over") => RunState::HandingOver,
-        Some("active" | "settling" | "backing_off") => RunState::Waiting,
-        _ => RunState::Ended,
-    }
-}
-
-fn state(run: &RunView, status: &Status) -> RunState {
+/// Returns the state of a run. The phase is the one in the ledger, which was read after the status
+/// and knows runs that began since then.
+fn state(run: &RunView, phase: Option<&str>, status: Option<&Status>) -> RunState {
     let is_last = |session: &vik_api::SessionView| {
         run.attempts
             .last()
             .is_some_and(|attempt| attempt.session_id == session.session_id)
     };
-    if status.sessions.iter().any(is_last) {
+    if status.is_some_and(|status| status.sessions.iter().any(is_last)) {
         return RunState::Running;
     }
-    let same = |issue: &IssueId, stage: &vik_core::ids::StageName, id: &str| {
-        *issue == run.issue_id && *stage == run.stage && id == run.run_id
-    };
-    if status
-        .parked
-        .iter()
-        .any(|parked| same(&parked.issue_id, &parked.stage, &parked.run_id))
-    {
-        RunState::Parked
-    } else if let Some(waiting) = status
-        .waiting
-        .iter()
-        .find(|w| same(&w.issue_id, &w.stage, w.run_id.as_deref().unwrap_or("")))
-    {
-        match waiting.reason.as_str() {
-            "hand_over" => RunState::HandingOver,
-            _ => RunState::Waiting,
-        }
-    } else {
-        RunState::Ended
+    match phase {
+        None | Some("over") => RunState::Ended,
+        Some("parked") => RunState::Parked,
+        Some("handing_over") => RunState::HandingOver,
+        Some("active") if status.is_some() => RunState::Running,
+        Some(_) => RunState::Waiting,
     }
 }
