@@ -1,5 +1,7 @@
 //! `vik tracker`: the exit codes and streams of the protocol.
 
+mod actions;
+
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;

@@ -71,6 +71,7 @@ fn candidates() -> Vec<Value> {
         json!({"File": "x"}),
         json!({"A": "b"}),
         json!({"command": "x", "timeout": "5s"}),
+        json!({"state": "doing", "command": "x", "secrets": []}),
         json!({"on": {"pids": 3}}),
         json!({"before": true, "after": false, "calls": [], "timeout": "5m", "on_timeout": "deny"}),
         json!("deny"),

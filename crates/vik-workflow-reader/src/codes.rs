@@ -92,6 +92,10 @@ pub const CODES: &[(&str, &str)] = &[
         "schedule_job",
         "An entry of the schedule needs exactly one of `command` and `pull: true`.",
     ),
+    (
+        "start_state",
+        "`start_state` is none of the states of its stage, or there is no `issues.tracker`.",
+    ),
     ("syntax", "The file is not valid YAML."),
     ("terminal_stage", "A stage takes issues in a terminal state."),
     ("too_deep", "The file is nested too deeply."),
@@ -99,7 +103,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("too_many", "There are more diagnostics than Vik prints."),
     (
         "tracker_command",
-        "`issues.tracker` is set together with a command that it replaces.",
+        "`issues.tracker` is set together with a command that it replaces, or an output has a `check` without `run`.",
     ),
     (
         "unknown_agent",

@@ -228,7 +228,8 @@ section! {
     /// How Vik gets the issues.
     struct Issues;
     /// The tracker: `files`, `github`, or a map with the `command` of a program that speaks the
-    /// [tracker protocol](tracker-protocol.md). It replaces the commands of `pull` and `show`.
+    /// [tracker protocol](tracker-protocol.md). It replaces the commands of `pull` and `show`, and
+    /// carries out `outputs` that have no `run`.
     "tracker" tracker: optional Tracker;
     /// The command that lists the issues.
     "pull" pull: section Pull;
@@ -359,6 +360,9 @@ section! {
     struct Stage;
     /// Which issues the stage takes.
     "when" when: section When;
+    /// The state that an issue gets when an attempt starts: one of the states in `when`. Requires
+    /// `issues.tracker`.
+    "start_state" start_state: optional Text;
     /// The name of the agent profile.
     "agent" agent: required Text;
     /// The sandbox of this stage. Its keys override those of the agent's profile.

@@ -21,7 +21,11 @@ use super::values::{PathText, Text};
 
 /// Builds the workflow; `None` if a required part is missing, which was reported.
 pub(crate) fn lower(mut file: file::File, places: &Places, sink: &mut Sink) -> Option<Workflow> {
-    let mut check = Check { places, sink };
+    let mut check = Check {
+        places,
+        sink,
+        tracker: None,
+    };
     check.tracker(&mut file.issues);
     check.across(&file);
     let listed = Listed::of(&file);
@@ -270,13 +274,20 @@ impl Check<'_> {
             max_backoff: stage.hand_over.max_backoff,
         };
         self.check_backoffs(&at("hand_over"), hand_over.initial_backoff, hand_over.max_backoff);
-        let outputs = self.outputs(&at("outputs"), stage.outputs);
+        let states = stage.when.state.map(|states| states.0).unwrap_or_default();
+        self.states_for_tracker(&at("when.state"), &states);
+        let start_state = self.start_state(&at("start_state"), stage.start_state, &states);
+        let outputs = self.outputs(&at("outputs"), stage.outputs, &states);
+        if states.is_empty() {
+            return None;
+        }
         Some(Stage {
             name: StageName::new(name),
             when: When {
-                states: stage.when.state?.0,
+                states,
                 labels: stage.when.labels.0,
             },
+            start_state,
             agent: AgentName::new(stage.agent?.0),
             sandbox: stage.sandbox,
             prompt: match (stage.prompt, stage.prompt_file) {

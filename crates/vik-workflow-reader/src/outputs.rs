@@ -33,7 +33,8 @@ section! {
     "pull_request" pull_request: optional Choice;
     /// A new issue.
     "issue" issue: optional Plain;
-    /// Names of secrets that are passed to these commands.
+    /// Names of secrets that are passed to these commands. Default with `issues.tracker`: those of
+    /// `issues.pull`.
     "secrets" secrets: defaults EnvNames = EnvNames::default();
     instead {
         "comments" => "did you mean `comment`?",
@@ -51,8 +52,8 @@ section! {
     /// The maximum number in one run, over all of its attempts.
     "max" max: defaults Max = Whole(1);
     /// The shell command that carries out the output; a template in which `output` is also defined.
-    /// It runs in the folder of the workflow file.
-    "run" run: required Text;
+    /// It runs in the folder of the workflow file. Required without `issues.tracker`.
+    "run" run: optional Text;
     /// A shell command that checks whether the output was carried out: exit code 0 if it was, 1 if
     /// not. It runs after `run`, and also before it if an earlier try may have succeeded.
     "check" check: optional Text;
@@ -76,8 +77,8 @@ section! {
     /// excludes. Required for `label` and `state`; without it a pull request cannot name a branch.
     "allow" allow: optional Allowed;
     /// The shell command that carries out the output; a template in which `output` is also defined.
-    /// It runs in the folder of the workflow file.
-    "run" run: required Text;
+    /// It runs in the folder of the workflow file. Required without `issues.tracker`.
+    "run" run: optional Text;
     /// A shell command that checks whether the output was carried out: exit code 0 if it was, 1 if
     /// not. It runs after `run`, and also before it if an earlier try may have succeeded.
     "check" check: optional Text;
@@ -137,27 +138,36 @@ impl Decode for Allowed {
     }
 }
 
-impl From<Plain> for Option<OutputRule> {
+/// The keys of one kind of output.
+struct Keys {
+    max: Max,
+    allow: Option<AllowList>,
+    run: Option<Text>,
+    check: Option<Text>,
+    approve: bool,
+}
+
+impl From<Plain> for Keys {
     fn from(keys: Plain) -> Self {
-        Some(OutputRule {
-            max: keys.max.get(),
+        Self {
+            max: keys.max,
             allow: None,
-            run: keys.run?.0,
-            check: keys.check.map(|check| check.0),
+            run: keys.run,
+            check: keys.check,
             approve: keys.approve,
-        })
+        }
     }
 }
 
-impl From<Choice> for Option<OutputRule> {
+impl From<Choice> for Keys {
     fn from(keys: Choice) -> Self {
-        Some(OutputRule {
-            max: keys.max.get(),
+        Self {
+            max: keys.max,
             allow: keys.allow.map(|allow| allow.0),
-            run: keys.run?.0,
-            check: keys.check.map(|check| check.0),
+            run: keys.run,
+            check: keys.check,
             approve: keys.approve,
-        })
+        }
     }
 }
 
@@ -168,34 +178,79 @@ impl Max {
 }
 
 impl Check<'_> {
-    /// Builds the outputs of a stage; `path` is their path. Missing parts are reported.
-    pub(super) fn outputs(&mut self, path: &str, outputs: Option<Outputs>) -> Option<OutputPolicy> {
+    /// Builds the outputs of a stage with these states; `path` is their path. Missing parts are
+    /// reported.
+    pub(super) fn outputs(
+        &mut self,
+        path: &str,
+        outputs: Option<Outputs>,
+        states: &[String],
+    ) -> Option<OutputPolicy> {
         let outputs = outputs?;
-        let rules: [(OutputKind, Option<OutputRule>); 5] = [
-            (OutputKind::Comment, outputs.comment.and_then(Into::into)),
-            (OutputKind::Label, outputs.label.and_then(Into::into)),
-            (OutputKind::State, outputs.state.and_then(Into::into)),
-            (OutputKind::PullRequest, outputs.pull_request.and_then(Into::into)),
-            (OutputKind::Issue, outputs.issue.and_then(Into::into)),
+        let kinds: [(OutputKind, Option<Keys>); 5] = [
+            (OutputKind::Comment, outputs.comment.map(Into::into)),
+            (OutputKind::Label, outputs.label.map(Into::into)),
+            (OutputKind::State, outputs.state.map(Into::into)),
+            (OutputKind::PullRequest, outputs.pull_request.map(Into::into)),
+            (OutputKind::Issue, outputs.issue.map(Into::into)),
         ];
-        let rules: BTreeMap<_, _> = rules
-            .into_iter()
-            .filter_map(|(kind, rule)| Some((kind, rule?)))
-            .collect();
-        for (kind, rule) in &rules {
+        let mut rules = BTreeMap::new();
+        for (kind, keys) in kinds {
+            let Some(keys) = keys else { continue };
             let at = join(path, kind.as_str());
             let must_choose = matches!(kind, OutputKind::Label | OutputKind::State);
-            if must_choose && rule.allow.is_none() && self.places.is_absent(&join(&at, "allow")) {
+            if must_choose && keys.allow.is_none() && self.places.is_absent(&join(&at, "allow")) {
                 let message = format!("`{kind}` needs `allow`, the list of permitted values");
                 self.report_at_key(
                     Diagnostic::error("missing_key", join(&at, "allow"), message)
                         .hint("add globs, such as `allow: [needs-review, area/*]`"),
                 );
             }
+            rules.extend(self.output_rule(kind, &at, keys, states).map(|rule| (kind, rule)));
         }
-        Some(OutputPolicy {
-            rules,
-            secrets: outputs.secrets.0,
+        let mut secrets = outputs.secrets.0;
+        if let Some(tracker) = &self.tracker
+            && self.places.is_absent(&join(path, "secrets"))
+        {
+            secrets.clone_from(&tracker.secrets);
+        }
+        Some(OutputPolicy { rules, secrets })
+    }
+
+    /// Builds one kind of output, with the command of the tracker unless it has its own.
+    fn output_rule(
+        &mut self,
+        kind: OutputKind,
+        at: &str,
+        keys: Keys,
+        states: &[String],
+    ) -> Option<OutputRule> {
+        let is_keyed = keys.run.is_none();
+        let run = match (keys.run, &self.tracker) {
+            (Some(run), _) => run.0,
+            (None, Some(tracker)) => {
+                let run = tracker.output(kind, states);
+                if keys.check.is_some() {
+                    let message =
+                        "`check` needs `run`: the tracker carries out the output, and needs no check";
+                    let diagnostic = Diagnostic::error("tracker_command", join(at, "check"), message);
+                    self.report_at_key(diagnostic.hint("remove it, or add `run`"));
+                }
+                run
+            }
+            (None, None) => {
+                let hint = "set it, or name a tracker that carries out outputs: `issues: {tracker: github}`";
+                self.missing(&join(at, "run"), hint);
+                return None;
+            }
+        };
+        Some(OutputRule {
+            max: keys.max.get(),
+            allow: keys.allow,
+            run,
+            check: keys.check.map(|check| check.0),
+            is_keyed,
+            approve: keys.approve,
         })
     }
 

@@ -4,6 +4,8 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use vik_core::outputs::OutputKind;
+use vik_core::workflow::StartState;
 use vik_yaml::{Diagnostic, Kind, Node};
 
 use super::check::Check;
@@ -46,6 +48,15 @@ section! {
 #[derive(Clone, Debug)]
 pub(crate) struct Tracker(Vec<String>);
 
+/// The shell commands that a tracker supplies.
+#[derive(Clone, Debug)]
+pub(crate) struct TrackerCommands {
+    /// The program and its arguments, quoted.
+    program: String,
+    /// Names of the secrets that are passed to them.
+    pub(super) secrets: Vec<String>,
+}
+
 impl Decode for Tracker {
     fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
         if matches!(node.kind, Kind::Scalar(_)) {
@@ -58,10 +69,7 @@ impl Decode for Tracker {
         let CommandLine(args) = TrackerProgram::read(Some(node), cx).command?;
         let problem = if args.is_empty() {
             ("empty_value", "the command of the tracker is empty")
-        } else if args
-            .iter()
-            .any(|arg| TEMPLATE_MARKS.iter().any(|mark| arg.contains(mark)))
-        {
+        } else if args.iter().any(|arg| has_template(arg)) {
             ("bad_text", "the command of a tracker cannot contain a template")
         } else {
             return Some(Self(args));
@@ -80,10 +88,10 @@ impl Decode for Tracker {
     }
 }
 
-impl Tracker {
+impl TrackerCommands {
     /// Returns the command that lists the issues.
     fn list(&self) -> String {
-        format!("{} list", self.quoted())
+        format!("{} list", self.program)
     }
 
     /// Returns the command that reads one issue. Exit code 66 means that there is none. An id must
@@ -99,22 +107,56 @@ impl Tracker {
              66) echo null ;;\n\
              *) exit \"$code\" ;;\n\
              esac\n",
-            self.quoted()
+            self.program
         )
     }
 
-    /// Returns the program and its arguments for a shell.
-    fn quoted(&self) -> String {
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/:@%+,".contains(&byte);
-        let quoted = self.0.iter().map(|arg| {
-            if !arg.is_empty() && arg.bytes().all(is_plain) {
-                arg.clone()
-            } else {
-                format!("'{}'", arg.replace('\'', "'\\''"))
-            }
-        });
-        quoted.collect::<Vec<_>>().join(" ")
+    /// Returns the command that carries out an output, which is on standard input, for an issue in
+    /// one of these states. A pull request gets a branch of its own: an agent without one must not
+    /// push to the branch that was cloned.
+    pub(super) fn output(&self, kind: OutputKind, states: &[String]) -> String {
+        let output = self.carry_out(states);
+        match kind {
+            OutputKind::PullRequest => format!(
+                "set -e\n\
+                 vik git push --quiet --force-with-lease --branch \"vik/$VIK_ISSUE_ID\"\n\
+                 {output}"
+            ),
+            _ => output,
+        }
     }
+
+    /// Returns the command that moves an issue from one of these states to `state`.
+    fn start(&self, state: &str, states: &[String]) -> String {
+        let output = json!({"kind": "state", "state": state}).to_string();
+        format!(
+            "printf '%s' {} |\n  {}",
+            shell_word(&output),
+            self.carry_out(states)
+        )
+    }
+
+    fn carry_out(&self, states: &[String]) -> String {
+        let from: String = states
+            .iter()
+            .map(|state| format!("--from={} ", shell_word(state)))
+            .collect();
+        format!("vik tracker output {from}-- {}\n", self.program)
+    }
+}
+
+/// Returns an argument of a command, quoted if a shell would change it.
+fn shell_word(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/:@%+,".contains(&byte);
+    if !text.is_empty() && text.bytes().all(is_plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
+}
+
+fn has_template(text: &str) -> bool {
+    TEMPLATE_MARKS.iter().any(|mark| text.contains(mark))
 }
 
 impl Check<'_> {
@@ -135,11 +177,59 @@ impl Check<'_> {
             }
         }
         if let Some(tracker) = issues.tracker.take() {
-            issues.pull.command = Some(Text(tracker.list()));
-            issues.show.command = Some(Text(tracker.show()));
+            let Tracker(args) = tracker;
+            let program: Vec<_> = args.iter().map(|arg| shell_word(arg)).collect();
+            let commands = TrackerCommands {
+                program: program.join(" "),
+                secrets: issues.pull.secrets.0.clone(),
+            };
+            issues.pull.command = Some(Text(commands.list()));
+            issues.show.command = Some(Text(commands.show()));
+            self.tracker = Some(commands);
             if self.places.is_absent("issues.show.secrets") {
                 issues.show.secrets.0.clone_from(&issues.pull.secrets.0);
             }
+        }
+    }
+
+    /// Returns `start_state` of a stage with these states.
+    pub(super) fn start_state(
+        &mut self,
+        path: &str,
+        state: Option<Text>,
+        states: &[String],
+    ) -> Option<StartState> {
+        let state = state?.0;
+        if states.is_empty() {
+            // Reported as a missing key.
+            return None;
+        }
+        let (message, hint) = if !states.contains(&state) {
+            let hint = format!("add it: `when: {{state: [{}, {state}]}}`", states.join(", "));
+            let message = "`start_state` is none of the states of the stage, which would end the run";
+            (message, hint)
+        } else if let Some(tracker) = &self.tracker {
+            return Some(StartState {
+                command: tracker.start(&state, states),
+                secrets: tracker.secrets.clone(),
+                state,
+            });
+        } else if self.places.is_absent("issues.tracker") {
+            let message = "`start_state` needs a tracker that Vik knows";
+            let hint = "set `issues: {tracker: github}`, or move the issue in `hooks.before_run`".to_owned();
+            (message, hint)
+        } else {
+            return None;
+        };
+        self.report(Diagnostic::error("start_state", path, message).hint(hint));
+        None
+    }
+
+    /// Reports states that would be a template in the commands of the tracker.
+    pub(super) fn states_for_tracker(&mut self, path: &str, states: &[String]) {
+        if self.tracker.is_some() && states.iter().any(|state| has_template(state)) {
+            let message = "with `issues.tracker`, a state cannot contain a template";
+            self.report(Diagnostic::error("bad_text", path, message).hint("rename the state"));
         }
     }
 
@@ -151,12 +241,20 @@ impl Check<'_> {
         if !is_map || !self.places.is_absent(path) {
             return;
         }
-        let mut message = format!("`{path}` is missing");
-        if self.places.contains(path) {
-            message = format!("`{path}` has no value");
-        }
-        let diagnostic = Diagnostic::error("missing_key", path, message)
-            .hint("set it, or name a tracker that Vik knows: `issues: {tracker: github}`");
-        self.report_at_key(diagnostic);
+        self.missing(
+            path,
+            "set it, or name a tracker that Vik knows: `issues: {tracker: github}`",
+        );
+    }
+
+    /// Reports a key that is required here.
+    pub(super) fn missing(&mut self, path: &str, hint: &str) {
+        let problem = if self.places.contains(path) {
+            "has no value"
+        } else {
+            "is missing"
+        };
+        let diagnostic = Diagnostic::error("missing_key", path, format!("`{path}` {problem}"));
+        self.report_at_key(diagnostic.hint(hint));
     }
 }

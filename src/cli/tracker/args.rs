@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use serde::de::DeserializeOwned;
-use vik_tracker::protocol::{CallError, Request};
+use vik_tracker::protocol::{CallError, MessageBody, PullRequestDraft, Request};
 
 use crate::cli::issue::Author;
 
@@ -33,6 +33,40 @@ pub enum TrackerCommand {
     Github(GithubArgs),
     /// Test whether a program follows the tracker protocol
     Test(TestArgs),
+    /// Carry out the output on standard input, as the commands of `issues.tracker` do
+    #[command(hide = true)]
+    Output(OutputArgs),
+}
+
+/// `vik tracker output`
+#[derive(Debug, Args)]
+pub struct OutputArgs {
+    /// Issue of the output
+    #[arg(long, env = "VIK_ISSUE_ID", value_name = "ID")]
+    pub issue: String,
+    /// Key of the output
+    #[arg(long, env = "VIK_OUTPUT_KEY")]
+    pub key: Option<String>,
+    /// State of the stage, from which an issue can be moved (can be repeated)
+    #[arg(long, value_name = "STATE", required = true)]
+    pub from: Vec<String>,
+    /// Program that speaks the protocol, and its arguments before the verb
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "PROGRAM"
+    )]
+    pub program: Vec<OsString>,
+}
+
+impl OutputArgs {
+    /// Returns the key by which the tracker recognizes what it has done.
+    pub fn key(&self) -> Result<String, CallError> {
+        self.key
+            .clone()
+            .ok_or_else(|| CallError::Usage("no key given: set VIK_OUTPUT_KEY".to_owned()))
+    }
 }
 
 /// `vik tracker test`
@@ -145,6 +179,9 @@ pub enum ProtocolVerb {
         /// Key of the comment
         #[arg(long)]
         key: String,
+        /// Text, in place of standard input
+        #[arg(long, value_name = "TEXT")]
+        body: Option<String>,
     },
     /// Print the comments of an issue
     Comments {
@@ -180,6 +217,15 @@ pub enum PullRequestVerb {
     Open {
         /// Branch with the changes
         head: String,
+        /// Title, in place of standard input
+        #[arg(long)]
+        title: Option<String>,
+        /// Description
+        #[arg(long, value_name = "TEXT", requires = "title")]
+        body: Option<String>,
+        /// Branch to merge into [default: the one of the repository]
+        #[arg(long, value_name = "BRANCH", requires = "title")]
+        base: Option<String>,
     },
     /// Print the state of the newest pull request of a branch
     Status {
@@ -201,8 +247,8 @@ impl ProtocolVerb {
             Self::List { all } => Request::List { all },
             Self::Show { id } => Request::Show { id },
             Self::Move { id, from, to } => Request::Move { id, from, to },
-            Self::Comment { id, key } => {
-                let input = read(stdin)?;
+            Self::Comment { id, key, body } => {
+                let input = body.map_or_else(|| read(stdin), |body| Ok(MessageBody { body }))?;
                 Request::Comment { id, key, input }
             }
             Self::Comments { id } => Request::Comments { id },
@@ -211,8 +257,20 @@ impl ProtocolVerb {
                 let input = read(stdin)?;
                 Request::Create { key, input }
             }
-            Self::PullRequest(PullRequestVerb::Open { head }) => {
-                let input = read(stdin)?;
+            Self::PullRequest(PullRequestVerb::Open {
+                head,
+                title,
+                body,
+                base,
+            }) => {
+                let input = match title {
+                    Some(title) => PullRequestDraft {
+                        title,
+                        body: body.unwrap_or_default(),
+                        base,
+                    },
+                    None => read(stdin)?,
+                };
                 Request::OpenPullRequest { head, input }
             }
             Self::PullRequest(PullRequestVerb::Status { head }) => Request::PullRequestStatus { head },
@@ -222,7 +280,7 @@ impl ProtocolVerb {
 }
 
 /// Reads one JSON object.
-fn read<T: DeserializeOwned>(stdin: &mut dyn Read) -> Result<T, CallError> {
+pub fn read<T: DeserializeOwned>(stdin: &mut dyn Read) -> Result<T, CallError> {
     let mut text = String::new();
     let read = stdin.take(MAX_INPUT + 1).read_to_string(&mut text);
     read.map_err(|error| CallError::Usage(format!("cannot read standard input: {error}")))?;

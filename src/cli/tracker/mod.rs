@@ -3,6 +3,7 @@
 
 mod args;
 mod conformance;
+mod output;
 
 #[cfg(test)]
 mod tests;
@@ -37,12 +38,18 @@ pub fn run(args: &TrackerArgs) -> CliResult {
             serve(&tracker, &github.verb)
         }
         TrackerCommand::Test(test) => conformance::run(test),
+        TrackerCommand::Output(output) => answer(output::carry_out(output, &mut std::io::stdin())),
     }
 }
 
 /// Carries out one request from the command line, as the protocol defines it.
 fn serve(tracker: &dyn Protocol, verb: &ProtocolVerb) -> CliResult {
-    let answer = respond(tracker, verb, &mut std::io::stdin()).map_err(|error| failure(&error))?;
+    answer(respond(tracker, verb, &mut std::io::stdin()))
+}
+
+/// Prints the answer of a tracker.
+fn answer(answer: Result<serde_json::Value, CallError>) -> CliResult {
+    let answer = answer.map_err(|error| failure(&error))?;
     let mut stdout = std::io::stdout().lock();
     match writeln!(stdout, "{answer}").and_then(|()| stdout.flush()) {
         // A reader that closed the pipe has read enough.

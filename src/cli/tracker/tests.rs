@@ -14,7 +14,7 @@ fn parse(args: &[&str]) -> Result<ProtocolVerb, clap::Error> {
     let args = ["vik-tracker", "files"].iter().chain(args);
     match TestCli::try_parse_from(args)?.tracker.command {
         TrackerCommand::Files(files) => Ok(files.verb),
-        TrackerCommand::Github(_) | TrackerCommand::Test(_) => unreachable!(),
+        TrackerCommand::Github(_) | TrackerCommand::Test(_) | TrackerCommand::Output(_) => unreachable!(),
     }
 }
 

@@ -22,7 +22,7 @@ use sha2::{Digest, Sha256};
 use crate::ids::{IssueId, RunId, StageName};
 
 pub use allow::{AllowList, BadAllow, MAX_ALLOW};
-pub use progress::{CheckResult, NextStep, Progress, RunResult, after_check, after_run, next};
+pub use progress::{CheckResult, NextStep, Progress, Recovery, RunResult, after_check, after_run, next};
 pub use read::{Line, Refusal, Rule, check, read};
 
 /// The maximum size of the file of outputs, in bytes.
@@ -208,9 +208,23 @@ pub struct OutputRule {
     /// The shell command that checks whether it was carried out.
     #[serde(default)]
     pub check: Option<String>,
+    /// Whether `run` recognizes by the key what it has done, as a tracker of the protocol does.
+    #[serde(default)]
+    pub is_keyed: bool,
     /// Whether a person must approve it first.
     #[serde(default)]
     pub approve: bool,
+}
+
+impl OutputRule {
+    /// Returns what can be done if it is unknown whether an output was carried out.
+    pub fn recovery(&self) -> Recovery {
+        match self.check {
+            Some(_) => Recovery::Check,
+            None if self.is_keyed => Recovery::Repeat,
+            None => Recovery::Person,
+        }
+    }
 }
 
 /// Returns the outputs that a person must approve before any output of the attempt is carried out.

@@ -39,6 +39,17 @@ pub enum NextStep {
     Leave,
 }
 
+/// What can be done if it is unknown whether an output was carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recovery {
+    /// A check finds out.
+    Check,
+    /// The command can be repeated, since it recognizes what it has done by the key.
+    Repeat,
+    /// Only a person can find out.
+    Person,
+}
+
 /// The result of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunResult {
@@ -61,12 +72,13 @@ pub enum CheckResult {
 }
 
 /// Returns the next step, by the last record of an earlier try.
-pub fn next(last: Option<Progress>, has_check: bool) -> NextStep {
-    match (last, has_check) {
-        (None, _) | (Some(Progress::Failed), false) => NextStep::Run,
+pub fn next(last: Option<Progress>, recovery: Recovery) -> NextStep {
+    match (last, recovery) {
+        (None, _) | (Some(Progress::Failed), Recovery::Person) => NextStep::Run,
         (Some(Progress::Applied), _) => NextStep::Skip,
-        (Some(Progress::Failed | Progress::Applying | Progress::Unknown), true) => NextStep::Check,
-        (Some(Progress::Applying | Progress::Unknown), false) => NextStep::Leave,
+        (Some(_), Recovery::Check) => NextStep::Check,
+        (Some(_), Recovery::Repeat) => NextStep::Run,
+        (Some(Progress::Applying | Progress::Unknown), Recovery::Person) => NextStep::Leave,
     }
 }
 

@@ -19,7 +19,7 @@ pub use model::{
     AgentProfile, ArgValue, ArgsStyle, HandOverRetry, Home, Intake, IssuePolicy, LogFormat, Notifier,
     NotifyAddress, NotifyChannel, NotifyEvent, OnStateChange, OutputFormat, Permission, Pressure, Price,
     PromptSource, RemoveWorkspace, Retry, Runtime, SandboxBackend, SandboxChoice, SandboxFiles, SandboxKeys,
-    SandboxNetwork, SandboxPolicy, SecretSource, Show, Stage, TimeOfDay, Workflow, WorkspaceRoot,
+    SandboxNetwork, SandboxPolicy, SecretSource, Show, Stage, StartState, TimeOfDay, Workflow, WorkspaceRoot,
 };
 pub use retention::{KeepTime, Retention};
 pub use triggers::{Hook, HookKind, Job, ScheduleEntry, Webhooks};

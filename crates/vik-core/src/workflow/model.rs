@@ -337,6 +337,9 @@ pub struct Stage {
     /// `when`: the issues that the stage takes.
     #[serde(alias = "when_state")]
     pub when: When,
+    /// `start_state`: the state that an issue gets when an attempt starts.
+    #[serde(default)]
+    pub start_state: Option<StartState>,
     pub agent: AgentName,
     /// The sandbox of the stage, which overrides the profile's.
     #[serde(default)]
@@ -388,6 +391,16 @@ pub struct Stage {
     pub resume: bool,
     /// `resume_prompt`: the prompt for that; `None` for the built-in one.
     pub resume_prompt: Option<String>,
+}
+
+/// `start_state`: a state of the stage that shows that an agent works on the issue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartState {
+    pub state: String,
+    /// The shell command that moves an issue of the stage to this state.
+    pub command: String,
+    /// Names of the secrets that are passed to the command.
+    pub secrets: Vec<String>,
 }
 
 /// `remove_workspace`

@@ -9,7 +9,9 @@ use serde_json::Value;
 use vik_base::{failpoint, report};
 use vik_core::attempt::HandOverFailure;
 use vik_core::outcome::{FailureClass, Outcome};
-use vik_core::outputs::{self as core, CheckResult, Line, NextStep, OutputRule, Progress, RunResult};
+use vik_core::outputs::{
+    self as core, CheckResult, Line, NextStep, OutputRule, Progress, Recovery, RunResult,
+};
 use vik_core::retry_later::EX_TEMPFAIL;
 use vik_proc::Graces;
 use vik_store::{AttemptFailure, OutputBook, OutputNote};
@@ -139,8 +141,8 @@ impl<'s> OutputRunner<'s> {
                 return Err(AttemptFailure::failed(FailureClass::UnprovenEnd, reason).into());
             }
         }
-        let has_check = scripts.check.is_some();
-        let next = core::next(last.as_ref().map(|note| note.progress), has_check);
+        let recovery = rule.recovery();
+        let next = core::next(last.as_ref().map(|note| note.progress), recovery);
         match (next, &scripts.check) {
             (NextStep::Skip, _) => {
                 let own = self.cx().start().attempt_id;
@@ -151,7 +153,7 @@ impl<'s> OutputRunner<'s> {
             (NextStep::Check, Some(check)) => {
                 let (check_result, why) = self.run_check(check, secrets, line).await;
                 if let Some(end) = core::after_check(check_result) {
-                    return self.close_output(book, line, (end, has_check), why);
+                    return self.close_output(book, line, (end, recovery), why);
                 }
             }
             (NextStep::Leave | NextStep::Check, _) => {
@@ -160,7 +162,7 @@ impl<'s> OutputRunner<'s> {
                 return self.close_output(
                     book,
                     line,
-                    (Progress::Unknown, has_check),
+                    (Progress::Unknown, recovery),
                     Some(why.to_owned().into()),
                 );
             }
@@ -187,7 +189,7 @@ impl<'s> OutputRunner<'s> {
             _ => None,
         };
         let end = core::after_run(ran, check_result);
-        let closed = self.close_output(book, line, (end, has_check), why);
+        let closed = self.close_output(book, line, (end, recovery), why);
         failpoint::reach("output_applied");
         closed
     }
@@ -209,7 +211,7 @@ impl<'s> OutputRunner<'s> {
         &mut self,
         book: &mut OutputBook,
         line: &Line,
-        (end, has_check): (Progress, bool),
+        (end, recovery): (Progress, Recovery),
         why: Option<Reason>,
     ) -> Result<(), NotApplied> {
         let why = why.filter(|_| end != Progress::Applied);
@@ -229,6 +231,7 @@ impl<'s> OutputRunner<'s> {
                 return Err(failure.into());
             }
             Progress::Failed => (why.text, why.is_temporary),
+            Progress::Unknown if recovery == Recovery::Repeat => (why.text, true),
             Progress::Unknown => (
                 format!(
                     "it may have been carried out, and is not repeated without a conclusive `check`: {}",
@@ -245,7 +248,7 @@ impl<'s> OutputRunner<'s> {
                 line.output.kind()
             )),
             wait: why.wait,
-            needs_person: !has_check && !is_temporary,
+            needs_person: recovery == Recovery::Person && !is_temporary,
         }))
     }
 

@@ -43,7 +43,7 @@ impl AttemptContext<'_> {
             Hook::Verify => true,
             Hook::BeforeRun | Hook::AfterRun => self.start().stage.hooks_in_sandbox,
             Hook::AfterCreate => self.spec.create_in_sandbox,
-            Hook::BeforeRemove => false,
+            Hook::StartState | Hook::BeforeRemove => false,
         };
         let policy = match hook {
             Hook::AfterCreate => Some(SandboxPolicy::default()),

@@ -88,12 +88,21 @@ impl<'a> Opened<'a> {
 }
 
 impl ScriptRunner<'_> {
-    /// Runs `before_run`, renders the prompt and takes a snapshot of the workspace.
+    /// Moves the issue to the state of `start_state`, runs `before_run`, renders the prompt and
+    /// takes a snapshot of the workspace.
     async fn before_agent(&self, folder: &Workspace) -> Result<(), AttemptFailure> {
         let cx = self.cx;
         let workdir = folder.path();
         let context = cx.context(workdir);
-        if let Some(source) = &cx.start().stage.before_run {
+        let (stage, issue) = (&cx.start().stage, &cx.start().issue);
+        if let Some(start) = &stage.start_state
+            && *issue.state != *start.state
+        {
+            let folder = &cx.host().workflow_dir;
+            self.hook(Hook::StartState, &start.command, folder, &context)
+                .await?;
+        }
+        if let Some(source) = &stage.before_run {
             self.hook(Hook::BeforeRun, source, workdir, &context).await?;
         }
         self.prompt(workdir, &context).await?;

@@ -83,8 +83,9 @@ impl ScriptRunner<'_> {
             Hook::AfterRun => failpoint::reach("after_run_started"),
             _ => {}
         }
-        let names = match hook {
-            Hook::AfterCreate => &self.cx.spec.create_secrets,
+        let names = match (hook, &self.cx.start().stage.start_state) {
+            (Hook::AfterCreate, _) => &self.cx.spec.create_secrets,
+            (Hook::StartState, Some(start)) => &start.secrets,
             _ => &self.cx.start().stage.hook_secrets,
         };
         let mut place = self.place(workdir, self.cx.hook_timeout(hook), names);
@@ -95,7 +96,7 @@ impl ScriptRunner<'_> {
         let done = self.run_hook(hook, &script, place).await;
         let done = done.map_err(|error| match hook {
             Hook::Verify => self.cx.verify_failure(error),
-            Hook::BeforeRun => AttemptFailure {
+            Hook::StartState | Hook::BeforeRun => AttemptFailure {
                 before_run: before_run_failure(&error),
                 ..self.cx.hook_failure(&error)
             },
@@ -258,6 +259,9 @@ impl AttemptContext<'_> {
         }
         if let Some(outputs) = &self.start().stage.outputs {
             names.extend_from_slice(&outputs.secrets);
+        }
+        if let Some(start) = &self.start().stage.start_state {
+            names.extend_from_slice(&start.secrets);
         }
         let resolver = Resolver {
             host: self.host(),

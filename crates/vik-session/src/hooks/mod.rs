@@ -34,6 +34,8 @@ const PROMPT_COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 pub enum Hook {
     /// Once per creation of an issue workspace.
     AfterCreate,
+    /// Moves the issue to the state of `start_state`.
+    StartState,
     /// Before the prompt is rendered.
     BeforeRun,
     /// After every end but cancellation.
@@ -49,6 +51,7 @@ impl Hook {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::AfterCreate => "after_create",
+            Self::StartState => "start_state",
             Self::BeforeRun => "before_run",
             Self::AfterRun => "after_run",
             Self::BeforeRemove => "before_remove",

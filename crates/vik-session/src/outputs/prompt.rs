@@ -108,6 +108,7 @@ mod tests {
             allow: AllowList::new(allow.iter().map(|&glob| glob.to_owned()).collect()).ok(),
             run: "true".to_owned(),
             check: None,
+            is_keyed: false,
             approve: false,
         };
         OutputPolicy {

@@ -121,6 +121,10 @@ impl GithubTracker {
     }
 
     fn label(&self, id: &str, add: &[String], remove: &[String]) -> Result<bool, CallError> {
+        if let Some(state) = add.iter().chain(remove).find(|label| is_state(label)) {
+            let message = format!("the label `{state}` is a state: use `move`");
+            return Err(CallError::Failed(message));
+        }
         let present = labels(&self.find(id)?);
         let added: Vec<String> = add
             .iter()
@@ -299,6 +303,13 @@ fn labels(found: &Value) -> Vec<String> {
     let mut names: Vec<String> = labels.iter().map(|label| string(label, "name")).collect();
     names.sort();
     names
+}
+
+fn is_state(label: &str) -> bool {
+    // GitHub ignores case in the names of labels.
+    label
+        .get(..STATE_LABEL.len())
+        .is_some_and(|start| start.eq_ignore_ascii_case(STATE_LABEL))
 }
 
 fn state_label(state: &str) -> String {

@@ -176,6 +176,13 @@ fn move_adds_the_new_label_before_it_removes_others() {
         ]
     );
     assert_eq!(world.labels(1), ["bug", "vik:review"]);
+    // A label that is a state is moved only from a known one.
+    let label = Request::Label {
+        id: "1".to_owned(),
+        add: vec!["VIK:ready".to_owned()],
+        remove: Vec::new(),
+    };
+    assert!(matches!(world.tracker.call(&label), Err(CallError::Failed(_))));
     // A person has moved it.
     assert_eq!(world.move_issue("1", "todo", "ready"), moved(false, "review"));
     // An earlier move was interrupted after the first step.

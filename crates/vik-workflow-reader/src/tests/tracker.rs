@@ -1,4 +1,6 @@
 use super::codes::one;
+use vik_core::outputs::{OutputKind, Recovery};
+
 use super::*;
 
 const PULL: &str = "  pull:\n    command: ./issues-json\n";
@@ -103,4 +105,97 @@ fn show_command_turns_the_exit_code_for_a_missing_issue_into_null() {
     assert_eq!(show("7", 66), ("null\n".to_owned(), 0));
     assert_eq!(show("7", 75), (String::new(), 75));
     assert_eq!(show("--all", 0), (String::new(), 1));
+}
+
+/// Returns the minimal workflow with a tracker and these keys of its stage.
+fn stage(tracker: &str, keys: &str) -> Loaded {
+    load(&minimal_with(&[
+        (PULL, &format!("  {tracker}\n")),
+        (
+            "        state: todo\n",
+            &format!("        state: [todo, it's on]\n{keys}"),
+        ),
+    ]))
+}
+
+#[test]
+fn outputs_without_commands_are_left_to_the_tracker() {
+    let outputs = "      outputs: {comment: {}, pull_request: {max: 2}, label: {run: x, allow: [a]}}\n";
+    let loaded = stage(
+        "tracker: {command: [./t.sh, a b]}\n  pull: {secrets: [T]}\nsecrets: {T: {env: V}}",
+        outputs,
+    );
+    let text = loaded.render("w", false);
+    let stages = loaded.workflow.expect(&text).issue.stages;
+    let policy = stages[0].outputs.as_ref().unwrap();
+    assert_eq!(policy.secrets, ["T"]);
+    let rule = |kind| &policy.rules[&kind];
+    insta::assert_snapshot!(rule(OutputKind::PullRequest).run, @r#"
+    set -e
+    vik git push --quiet --force-with-lease --branch "vik/$VIK_ISSUE_ID"
+    vik tracker output --from=todo --from='it'\''s on' -- ./t.sh 'a b'
+    "#);
+    assert_eq!(rule(OutputKind::Comment).recovery(), Recovery::Repeat);
+    assert_eq!(rule(OutputKind::Label).recovery(), Recovery::Person);
+    assert_eq!(rule(OutputKind::Label).run, "x");
+}
+
+#[test]
+fn start_state_is_moved_to_by_the_tracker() {
+    let loaded = stage("tracker: files", "      start_state: it's on\n");
+    let start = loaded.workflow.unwrap().issue.stages[0]
+        .start_state
+        .clone()
+        .unwrap();
+    insta::assert_snapshot!(start.command, @r#"
+    printf '%s' '{"kind":"state","state":"it'\''s on"}' |
+      vik tracker output --from=todo --from='it'\''s on' -- vik tracker files
+    "#);
+}
+
+#[test]
+fn actions_that_the_tracker_cannot_take_over_are_reported() {
+    let files = "tracker: files";
+    for (tracker, keys, code, path) in [
+        (files, "      start_state: doing\n", "start_state", "start_state"),
+        (
+            "pull: {command: x}",
+            "      start_state: todo\n",
+            "start_state",
+            "start_state",
+        ),
+        (
+            "pull: {command: x}",
+            "      outputs: {comment: {}}\n",
+            "missing_key",
+            "outputs.comment.run",
+        ),
+        (
+            files,
+            "      outputs: {comment: {check: x}}\n",
+            "tracker_command",
+            "outputs.comment.check",
+        ),
+        (
+            files,
+            "      outputs: {state: {}}\n",
+            "missing_key",
+            "outputs.state.allow",
+        ),
+    ] {
+        let loaded = stage(tracker, keys);
+        let found: Vec<_> = loaded
+            .diagnostics
+            .iter()
+            .map(|found| (found.code, found.path.as_str()))
+            .collect();
+        let path = format!("issue.stages.plan.{path}");
+        assert_eq!(found, [(code, path.as_str())], "{}", loaded.render("w", false));
+        assert!(loaded.diagnostics[0].hint.is_some());
+    }
+    let loaded = load(&minimal_with(&[
+        (PULL, "  tracker: files\n"),
+        ("state: todo", "state: \"{{ x }}\""),
+    ]));
+    assert_eq!(loaded.diagnostics[0].code, "bad_text");
 }
