@@ -42,6 +42,7 @@ mod uninstall;
 mod unknown;
 
 use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 pub use args::{Cli, Verb};
@@ -125,12 +126,21 @@ fn dispatch(cli: &Cli) -> CliResult {
         Verb::Notify(args) => notify::run(workflow, args),
         Verb::Git(args) => git::run(workflow, args),
         Verb::Issue(args) => issue_verb(args),
-        Verb::Tracker(args) => tracker::run(args),
+        Verb::Tracker(args) => tracker::run(workflow, args),
         Verb::Vex { .. } => Ok(Exit::Usage),
         Verb::Schema => schema::workflow(),
         Verb::Completions { shell } => schema::completions(*shell),
         Verb::Man => schema::man(),
         Verb::Unknown(command) => unknown::refuse(command),
+    }
+}
+
+/// Returns the workflow of the hook in which Vik runs, unless another one is given. A hook runs in
+/// the workspace, where the agent controls `./workflow.yml`.
+fn workflow_of_hook(given: &Path) -> PathBuf {
+    match std::env::var_os("VIK_WORKFLOW").filter(|path| !path.is_empty()) {
+        Some(path) if given == Path::new("./workflow.yml") => PathBuf::from(path),
+        _ => given.to_owned(),
     }
 }
 

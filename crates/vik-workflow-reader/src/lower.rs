@@ -96,6 +96,7 @@ pub(crate) fn lower(mut file: file::File, places: &Places, sink: &mut Sink) -> O
         day_limit: limit(file.limits.usd_per_day, file.limits.tokens_per_day),
         workspace_root,
         agents: agents?.into_iter().collect::<Option<BTreeMap<_, _>>>()?,
+        tracker: check.tracker.map(|tracker| tracker.args),
         pull: Intake {
             command: file.issues.pull.command?.0,
             secrets: file.issues.pull.secrets.0,

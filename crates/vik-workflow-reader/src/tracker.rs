@@ -51,7 +51,9 @@ pub(crate) struct Tracker(Vec<String>);
 /// The shell commands that a tracker supplies.
 #[derive(Clone, Debug)]
 pub(crate) struct TrackerCommands {
-    /// The program and its arguments, quoted.
+    /// The program and its arguments.
+    pub(super) args: Vec<String>,
+    /// The same, quoted.
     program: String,
     /// Names of the secrets that are passed to them.
     pub(super) secrets: Vec<String>,
@@ -181,6 +183,7 @@ impl Check<'_> {
             let program: Vec<_> = args.iter().map(|arg| shell_word(arg)).collect();
             let commands = TrackerCommands {
                 program: program.join(" "),
+                args,
                 secrets: issues.pull.secrets.0.clone(),
             };
             issues.pull.command = Some(Text(commands.list()));

@@ -1,6 +1,6 @@
 //! The workspace that `vik git` works in, and what Vik recorded about its repository.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use vik_base::report::{ErrorCode, Exit, Failure, chain};
 use vik_core::ids::IssueId;
@@ -10,7 +10,7 @@ use vik_workspace::{Layout, Workspace};
 
 use super::args::GitArgs;
 use super::failure;
-use crate::cli::{CliResult, history, print, warn};
+use crate::cli::{CliResult, history, print, warn, workflow_of_hook};
 
 /// A workspace with its record.
 pub struct Target {
@@ -26,12 +26,7 @@ impl Target {
                 .hint("specify it with `vik git --issue ID …`")
         })?;
         let issue = IssueId::new(id);
-        // A hook runs in the workspace, where the agent controls `./workflow.yml`.
-        let workflow = match std::env::var_os("VIK_WORKFLOW").filter(|path| !path.is_empty()) {
-            Some(path) if workflow == Path::new("./workflow.yml") => PathBuf::from(path),
-            _ => workflow.to_owned(),
-        };
-        let layout = history::layout(&workflow)?;
+        let layout = history::layout(&workflow_of_hook(workflow))?;
         let workspace = vik_workspace::open(&layout, &issue)
             .map_err(|error| Failure::failed(ErrorCode::GitWorkspace, "cannot open the workspace", &error))?
             .ok_or_else(|| {

@@ -31,11 +31,25 @@ pub enum TrackerCommand {
     Files(FilesArgs),
     /// Use GitHub issues, through `gh` and its login
     Github(GithubArgs),
+    /// Use the tracker of the workflow: `issues.tracker`
+    Workflow(WorkflowTrackerArgs),
     /// Test whether a program follows the tracker protocol
     Test(TestArgs),
     /// Carry out the output on standard input, as the commands of `issues.tracker` do
     #[command(hide = true)]
     Output(OutputArgs),
+}
+
+/// `vik tracker workflow`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "In a hook, the issue of the hook is used if no ID is given, and its workflow, whatever the \
+                        current folder is: `vik tracker workflow move --from todo --to review`."
+)]
+pub struct WorkflowTrackerArgs {
+    /// The request
+    #[command(subcommand)]
+    pub verb: ProtocolVerb,
 }
 
 /// `vik tracker output`
@@ -159,11 +173,13 @@ pub enum ProtocolVerb {
     /// Print one issue
     Show {
         /// Issue ID
+        #[arg(env = "VIK_ISSUE_ID")]
         id: String,
     },
     /// Move an issue to another state, unless it has left the first one
     Move {
         /// Issue ID
+        #[arg(env = "VIK_ISSUE_ID")]
         id: String,
         /// State that the issue must be in
         #[arg(long, value_name = "STATE")]
@@ -175,6 +191,7 @@ pub enum ProtocolVerb {
     /// Add a comment, unless there is one with the same key; stdin: {"body"}
     Comment {
         /// Issue ID
+        #[arg(env = "VIK_ISSUE_ID")]
         id: String,
         /// Key of the comment
         #[arg(long)]
@@ -186,11 +203,13 @@ pub enum ProtocolVerb {
     /// Print the comments of an issue
     Comments {
         /// Issue ID
+        #[arg(env = "VIK_ISSUE_ID")]
         id: String,
     },
     /// Add and remove labels
     Label {
         /// Issue ID
+        #[arg(env = "VIK_ISSUE_ID")]
         id: String,
         /// Label to add (can be repeated)
         #[arg(long, value_name = "LABEL")]

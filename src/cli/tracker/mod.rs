@@ -8,21 +8,28 @@ mod output;
 #[cfg(test)]
 mod tests;
 
+use std::ffi::OsString;
 use std::io::{ErrorKind, Read, Write};
+use std::path::Path;
+use std::time::Duration;
 
 use vik_base::report::{ErrorCode, Exit, Failure};
 use vik_tracker::Tracker;
 use vik_tracker::github::GithubTracker;
-use vik_tracker::protocol::{CallError, FilesTracker, Protocol};
+use vik_tracker::protocol::{CallError, FilesTracker, ProgramTracker, Protocol};
+use vik_workflow::WorkflowFile;
 
 pub use args::TrackerArgs;
 use args::{ProtocolVerb, TrackerCommand};
 
-use super::CliResult;
 use super::issue::report_broken;
+use super::{CliResult, workflow_of_hook};
+
+/// How long a request to another program may take. The timeout of a hook usually ends it before.
+const TIMEOUT: Duration = Duration::from_mins(5);
 
 /// Runs a verb of `vik tracker`.
-pub fn run(args: &TrackerArgs) -> CliResult {
+pub fn run(workflow: &Path, args: &TrackerArgs) -> CliResult {
     match &args.command {
         TrackerCommand::Files(files) => {
             let report = |broken: &_| {
@@ -37,9 +44,28 @@ pub fn run(args: &TrackerArgs) -> CliResult {
                 GithubTracker::new("gh", github.repo.as_deref()).map_err(|error| failure(&error))?;
             serve(&tracker, &github.verb)
         }
+        TrackerCommand::Workflow(args) => serve(&of_workflow(workflow)?, &args.verb),
         TrackerCommand::Test(test) => conformance::run(test),
         TrackerCommand::Output(output) => answer(output::carry_out(output, &mut std::io::stdin())),
     }
+}
+
+/// Returns the tracker of a workflow, and changes to the folder of the workflow, in which the
+/// tracker runs.
+fn of_workflow(workflow: &Path) -> Result<ProgramTracker, Failure> {
+    let file = WorkflowFile::valid(&workflow_of_hook(workflow), |_| {})?;
+    let Some((program, args)) = file.workflow.tracker.as_deref().and_then(<[_]>::split_first) else {
+        let heading = format!("{} names no tracker", file.path.display());
+        return Err(Failure::new(Exit::Usage, ErrorCode::Usage, heading)
+            .hint("name one with `issues: {tracker: github}`, or use `vik tracker github`"));
+    };
+    let folder = file.path.parent().unwrap_or(Path::new("/"));
+    std::env::set_current_dir(folder).map_err(|error| {
+        let heading = "cannot change to the folder of the workflow";
+        Failure::failed(ErrorCode::TrackerFailed, heading, &error)
+    })?;
+    let args: Vec<OsString> = args.iter().map(OsString::from).collect();
+    ProgramTracker::new(program.as_ref(), &args, TIMEOUT).map_err(|error| failure(&error))
 }
 
 /// Carries out one request from the command line, as the protocol defines it.

@@ -1,7 +1,6 @@
 //! `vik tracker output`: carries out an output of an agent through the tracker of the workflow.
 
 use std::io::Read;
-use std::time::Duration;
 
 use serde_json::Value;
 use vik_core::outputs::Output;
@@ -9,10 +8,8 @@ use vik_tracker::protocol::{
     CallError, IssueDraft, MessageBody, Moved, ProgramTracker, Protocol, PullRequestDraft, Request, call,
 };
 
+use super::TIMEOUT;
 use super::args::{OutputArgs, read};
-
-/// How long a request may take. The timeout of the script usually ends it before.
-const TIMEOUT: Duration = Duration::from_mins(5);
 
 /// Carries out the output on standard input, and returns the answer of the tracker. Each verb of
 /// the protocol can be repeated, so this can be as well.

@@ -14,7 +14,7 @@ fn parse(args: &[&str]) -> Result<ProtocolVerb, clap::Error> {
     let args = ["vik-tracker", "files"].iter().chain(args);
     match TestCli::try_parse_from(args)?.tracker.command {
         TrackerCommand::Files(files) => Ok(files.verb),
-        TrackerCommand::Github(_) | TrackerCommand::Test(_) | TrackerCommand::Output(_) => unreachable!(),
+        _ => unreachable!(),
     }
 }
 
@@ -93,7 +93,7 @@ fn invalid_input_is_a_usage_error() {
 
 #[test]
 fn errors_have_the_exit_codes_of_the_protocol() {
-    let wait = std::time::Duration::ZERO;
+    let wait = Duration::ZERO;
     for error in [
         CallError::Failed(String::new()),
         CallError::Usage(String::new()),

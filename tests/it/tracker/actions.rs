@@ -172,8 +172,7 @@ fn start_state_is_set_before_the_agent_and_keeps_the_run() {
         "hooks",
         json!({"before_run": "cd {{ workflow_dir }} && vik tracker files show {{ issue.id }} >seen",
                "after_run": "{% if session.outcome == 'succeeded' %}\n\
-                             cd {{ workflow_dir }}\n\
-                             ./tracker.sh move {{ issue.id }} --from 'in progress' --to done\n\
+                             vik tracker workflow move --from 'in progress' --to done\n\
                              {% endif %}"}),
     );
     tracked.fail("move", 75);

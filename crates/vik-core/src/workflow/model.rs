@@ -37,6 +37,9 @@ pub struct Workflow {
     pub day_limit: Limit,
     pub workspace_root: WorkspaceRoot,
     pub agents: BTreeMap<AgentName, AgentProfile>,
+    /// `issues.tracker`: the program that speaks the tracker protocol, and its arguments.
+    #[serde(default)]
+    pub tracker: Option<Vec<String>>,
     pub pull: Intake,
     /// `issues.show`: how one issue is looked up.
     pub show: Option<Show>,

@@ -14,6 +14,7 @@ const SECRET: &[&str] = &[
     "agents.*.args.*",
     "agents.*.command",
     "agents.*.env.*",
+    "issues.tracker",
     // Whoever knows the address can post to it.
     "notify.*.url",
 ];
@@ -105,6 +106,7 @@ const KEYS: &[(&str, &str)] = &[
     ("schedule.*.job.command", "schedule.*.command"),
     ("schedule.*.job.timeout", "schedule.*.timeout"),
     ("show", "issues.show"),
+    ("tracker", "issues.tracker"),
     ("workspace_root", "workspace.root"),
 ];
 
