@@ -14,7 +14,6 @@ pub mod logging;
 pub mod notify;
 #[cfg(feature = "otlp")]
 pub mod otel;
-pub mod outbound;
 mod recover;
 pub mod schedule;
 mod serve;

@@ -31,8 +31,6 @@ use vik_core::machine::RunEvent;
 use vik_orchestrator::{Observer, Progress};
 use vik_workspace::Layout;
 
-use crate::outbound;
-
 /// The maximum number of queued notes. Further notes are dropped with a warning in the log.
 const WAITING: usize = 1024;
 
@@ -85,7 +83,7 @@ impl Traces {
             .map_err(|error| format!("the endpoint for traces is not a valid address: {error}"))?;
         let mut exporter = SpanExporter::builder()
             .with_http()
-            .with_http_client(outbound::client(&url)?)
+            .with_http_client(vik_http::client(&url)?)
             .build()
             .map_err(|error| error.to_string())?;
         exporter.set_resource(&resource(instance));

@@ -237,7 +237,7 @@ fn shutdown_waits_until_the_collector_has_the_spans() {
     let url = format!("http://{address}/v1/traces");
     let exporter = SpanExporter::builder()
         .with_http()
-        .with_http_client(outbound::client(&Url::parse(&url).unwrap()).unwrap())
+        .with_http_client(vik_http::client(&Url::parse(&url).unwrap()).unwrap())
         .with_endpoint(url)
         .build()
         .unwrap();

@@ -8,7 +8,6 @@ use vik_base::clock;
 use vik_core::workflow::NotifyAddress;
 
 use super::{DeliverError, Delivery};
-use crate::outbound;
 
 /// The maximum number of bytes read of an unsuccessful response.
 const MAX_ANSWER: usize = 4096;
@@ -45,7 +44,7 @@ pub(super) async fn post(
     let secret = secret_env.map(variable).transpose()?;
     let notification = &delivery.notification;
     let timestamp = clock::now().as_second().to_string();
-    let mut request = outbound::client(&url)
+    let mut request = vik_http::client(&url)
         .map_err(DeliverError::Client)?
         .post(url)
         .timeout(delivery.notifier.timeout.0)
@@ -72,7 +71,7 @@ pub(super) async fn post(
         .await
         .map_err(|error| DeliverError::Send {
             host: host.clone(),
-            why: mask(outbound::failure_message(&error.without_url())),
+            why: mask(vik_http::failure_message(&error.without_url())),
         })?;
     let status = response.status();
     if status.is_success() {
@@ -148,7 +147,7 @@ mod tests {
         ] {
             let url = Url::parse(url).unwrap();
             assert_eq!(
-                (outbound::is_loopback(&url), host_of(&url).unwrap().as_str()),
+                (vik_http::is_loopback(&url), host_of(&url).unwrap().as_str()),
                 (loopback, shown)
             );
         }

@@ -1,4 +1,7 @@
-//! HTTP clients for servers that users configure: webhooks of notifiers and trace collectors.
+//! HTTP clients for servers that users configure: webhooks of notifiers, trace collectors and
+//! trackers.
+
+#![forbid(unsafe_code)]
 
 use std::error::Error as _;
 use std::net::IpAddr;
