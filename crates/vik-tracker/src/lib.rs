@@ -19,11 +19,13 @@ mod document;
 mod error;
 mod front;
 pub mod github;
+mod http;
 mod issue;
 mod labels;
 mod lock;
 mod mark;
 pub mod protocol;
+pub mod redmine;
 mod run;
 mod store;
 mod yaml;
@@ -37,6 +39,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 pub use error::{BrokenFile, TrackerError};
+pub use http::Access;
 pub use issue::{Comment, TrackedIssue};
 
 use document::Document;

@@ -25,6 +25,8 @@ pub(crate) enum BuiltInTracker {
     Files,
     /// GitHub issues, through `gh`.
     Github,
+    /// The issues of a project of Redmine.
+    Redmine,
 }
 
 decode_variants! {
@@ -65,6 +67,7 @@ impl Decode for Tracker {
             let name = match BuiltInTracker::decode(node, cx)? {
                 BuiltInTracker::Files => "files",
                 BuiltInTracker::Github => "github",
+                BuiltInTracker::Redmine => "redmine",
             };
             return Some(Self(["vik", "tracker", name].map(str::to_owned).into()));
         }
@@ -85,7 +88,7 @@ impl Decode for Tracker {
         let mut schema = <TrackerProgram as Decode>::schema(generator);
         // With several types, each keyword applies to its own type.
         schema.insert("type".to_owned(), json!(["object", "string"]));
-        schema.insert("pattern".to_owned(), "^(files|github)$".into());
+        schema.insert("pattern".to_owned(), "^(files|github|redmine)$".into());
         schema
     }
 }

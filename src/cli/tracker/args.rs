@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use serde::de::DeserializeOwned;
+use vik_tracker::Access;
 use vik_tracker::protocol::{CallError, MessageBody, PullRequestDraft, Request};
 
 use crate::cli::issue::Author;
@@ -33,6 +34,8 @@ pub enum TrackerCommand {
     Github(GithubArgs),
     /// Use the tracker of the workflow: `issues.tracker`
     Workflow(WorkflowTrackerArgs),
+    /// Use Redmine issues, with the API key in REDMINE_API_KEY
+    Redmine(RedmineArgs),
     /// Test whether a program follows the tracker protocol
     Test(TestArgs),
     /// Carry out the output on standard input, as the commands of `issues.tracker` do
@@ -157,6 +160,46 @@ pub struct GithubArgs {
     /// The request
     #[command(subcommand)]
     pub verb: ProtocolVerb,
+}
+
+/// `vik tracker redmine`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "States are the issue statuses of Redmine, by their names. REDMINE_API_KEY holds the API key of \
+                        the account."
+)]
+pub struct RedmineArgs {
+    /// Address of Redmine
+    #[arg(long, env = "REDMINE_URL")]
+    pub url: String,
+    /// Identifier of the project
+    #[arg(long, env = "REDMINE_PROJECT", value_name = "IDENTIFIER")]
+    pub project: String,
+    /// Whether the API key may be sent in clear
+    #[command(flatten)]
+    pub insecure: InsecureHttp,
+    /// The request
+    #[command(subcommand)]
+    pub verb: ProtocolVerb,
+}
+
+/// The permission to send a token without encryption.
+#[derive(Debug, Args)]
+pub struct InsecureHttp {
+    /// Permit http:// to another machine: others on the network can read the token
+    #[arg(long)]
+    pub insecure_http: bool,
+}
+
+impl InsecureHttp {
+    /// Returns the access to a server, with the token in this variable.
+    pub fn access(&self, url: &str, variable: &str) -> Access {
+        Access {
+            url: url.to_owned(),
+            token: std::env::var(variable).unwrap_or_default(),
+            insecure_http: self.insecure_http,
+        }
+    }
 }
 
 /// The verbs of the tracker protocol.

@@ -17,6 +17,7 @@ use vik_base::report::{ErrorCode, Exit, Failure};
 use vik_tracker::Tracker;
 use vik_tracker::github::GithubTracker;
 use vik_tracker::protocol::{CallError, FilesTracker, ProgramTracker, Protocol};
+use vik_tracker::redmine::RedmineTracker;
 use vik_workflow::WorkflowFile;
 
 pub use args::TrackerArgs;
@@ -45,6 +46,11 @@ pub fn run(workflow: &Path, args: &TrackerArgs) -> CliResult {
             serve(&tracker, &github.verb)
         }
         TrackerCommand::Workflow(args) => serve(&of_workflow(workflow)?, &args.verb),
+        TrackerCommand::Redmine(redmine) => {
+            let access = redmine.insecure.access(&redmine.url, "REDMINE_API_KEY");
+            let tracker = RedmineTracker::new(&access, &redmine.project).map_err(|error| failure(&error))?;
+            serve(&tracker, &redmine.verb)
+        }
         TrackerCommand::Test(test) => conformance::run(test),
         TrackerCommand::Output(output) => answer(output::carry_out(output, &mut std::io::stdin())),
     }

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use vik_base::report::{one_line, tail_lines};
 
+use crate::http::{DEFAULT_WAIT, refusal, requested_wait, string};
 use crate::protocol::CallError;
 use crate::run::{Command, Finished, find_program, run};
 
@@ -20,8 +21,6 @@ const MAX_RESPONSE: usize = 256 * 1024 * 1024;
 const COLORS: &[&str] = &["CLICOLOR_FORCE", "GH_FORCE_TTY"];
 /// The exit code of `gh` if nobody is signed in.
 const NOT_SIGNED_IN: i32 = 4;
-/// The wait that GitHub recommends if it limits requests without naming a time.
-const DEFAULT_WAIT: Duration = Duration::from_secs(60);
 
 /// The API of one repository.
 #[derive(Clone, Debug)]
@@ -138,17 +137,8 @@ impl Response {
 
     /// Returns how long GitHub asks to wait, if it limits requests.
     fn wait(&self, now: Timestamp) -> Option<Duration> {
-        let seconds = |name| self.header(name)?.trim().parse::<u64>().ok();
-        if let Some(wait) = seconds("retry-after") {
-            return Some(Duration::from_secs(wait));
-        }
-        if self.header("x-ratelimit-remaining") == Some("0") {
-            let now = u64::try_from(now.as_second()).unwrap_or(0);
-            let reset = seconds("x-ratelimit-reset")?;
-            return Some(Duration::from_secs(reset.saturating_sub(now).max(1)));
-        }
-        let is_limit = self.status == 429 || string(&self.body, "documentation_url").contains("rate-limits");
-        is_limit.then_some(DEFAULT_WAIT)
+        let is_limit = || string(&self.body, "documentation_url").contains("rate-limits");
+        requested_wait(|name| self.header(name), now).or_else(|| is_limit().then_some(DEFAULT_WAIT))
     }
 }
 
@@ -172,11 +162,7 @@ fn read(finished: &Finished, now: Timestamp) -> Result<Vec<Value>, CallError> {
         200..300 if finished.code == 0 => {}
         // A later page is missing.
         200..300 => return Err(later(format!("gh failed: {}", detail()), Duration::ZERO)),
-        404 | 410 => return Err(CallError::NotFound(reason)),
-        429 => return Err(later(reason, last.wait(now).unwrap_or(DEFAULT_WAIT))),
-        403 if let Some(wait) = last.wait(now) => return Err(later(reason, wait)),
-        500.. => return Err(later(reason, last.wait(now).unwrap_or_default())),
-        _ => return Err(CallError::Failed(reason)),
+        status => return Err(refusal(status, reason, last.wait(now))),
     }
     Ok(responses.into_iter().map(|response| response.body).collect())
 }
@@ -219,23 +205,6 @@ fn responses(mut text: &[u8]) -> Vec<Response> {
         }
         responses.push(response);
     }
-}
-
-/// Returns a text for a path or a query.
-pub(super) fn encoded(text: &str) -> String {
-    let encode = |byte: u8| {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            char::from(byte).to_string()
-        } else {
-            format!("%{byte:02X}")
-        }
-    };
-    text.bytes().map(encode).collect()
-}
-
-/// Returns a text of an object; empty if it has none.
-pub(super) fn string(object: &Value, name: &str) -> String {
-    object[name].as_str().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
@@ -308,10 +277,6 @@ mod tests {
 
     #[test]
     fn texts_cannot_change_a_path() {
-        assert_eq!(
-            encoded("a/../b?c#d {repo} :branch é"),
-            "a%2F..%2Fb%3Fc%23d%20%7Brepo%7D%20%3Abranch%20%C3%A9"
-        );
         for repository in ["", "a", "a/b/c", "../b", "a/..", "-a/b", "{owner}/b", "a/b?c"] {
             let error = Gh::new("sh", Some(repository)).unwrap_err();
             assert_eq!(error.exit_code(), 2, "{repository}");

@@ -8,26 +8,21 @@ mod pulls;
 
 use std::collections::BTreeMap;
 
-use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+use crate::http::{KEYS_KNOWN_FOR, LISTED_FOR, before, encoded, items, missing_project, number, string};
 use crate::mark::{is_marked, marked};
 use crate::protocol::{
     CallError, Capabilities, Changed, Comment, Created, CreatedIssue, Moved, Protocol, Request, VERSION,
     answer,
 };
-use api::{Gh, encoded, string};
+use api::Gh;
 
 /// The beginning of labels that are states.
 const STATE_LABEL: &str = "vik:";
 /// The state of an open issue without such a label.
 const NONE: &str = "none";
 const CLOSED: &str = "closed";
-/// How long `list` has issues that were closed.
-const LISTED_FOR: SignedDuration = SignedDuration::from_hours(14 * 24);
-/// How long the key of a created issue is known.
-const KEYS_KNOWN_FOR: SignedDuration = SignedDuration::from_hours(30 * 24);
-
 /// The issues of one repository.
 #[derive(Clone, Debug)]
 pub struct GithubTracker {
@@ -211,7 +206,7 @@ impl Protocol for GithubTracker {
                 .into(),
                 states: None,
             }),
-            Request::List { all } => answer(self.list(*all).map_err(missing_repository)?),
+            Request::List { all } => answer(self.list(*all).map_err(missing_project)?),
             Request::Show { id } => Ok(issue(&self.find(id)?)),
             Request::Move { id, from, to } => answer(self.move_issue(id, from, to)?),
             Request::Comment { id, key, input } => answer(Created {
@@ -221,9 +216,9 @@ impl Protocol for GithubTracker {
             Request::Label { id, add, remove } => answer(Changed {
                 changed: self.label(id, add, remove)?,
             }),
-            Request::Create { key, input } => answer(self.create(key, input).map_err(missing_repository)?),
+            Request::Create { key, input } => answer(self.create(key, input).map_err(missing_project)?),
             Request::OpenPullRequest { head, input } => {
-                answer(pulls::open(&self.gh, head, input).map_err(missing_repository)?)
+                answer(pulls::open(&self.gh, head, input).map_err(missing_project)?)
             }
             Request::PullRequestStatus { head } => answer(pulls::status(&self.gh, head)?),
             Request::PullRequestComments { head } => answer(pulls::comments(&self.gh, head)?),
@@ -231,24 +226,10 @@ impl Protocol for GithubTracker {
     }
 }
 
-/// Returns the error of a request that names no issue: the repository itself is missing.
-fn missing_repository(error: CallError) -> CallError {
-    match error {
-        CallError::NotFound(reason) => CallError::Failed(format!("cannot find the repository: {reason}")),
-        error => error,
-    }
-}
-
-/// Returns the path of an issue. Only numbers are ids, so that no id leads to another path.
+/// Returns the path of an issue.
 fn issue_path(id: &str, below: &str) -> Result<String, CallError> {
-    let is_number = id.bytes().all(|byte| byte.is_ascii_digit()) && id.len() <= 18;
-    if is_number && !id.starts_with('0') {
-        Ok(format!("issues/{id}{below}"))
-    } else {
-        Err(CallError::NotFound(format!(
-            "there is no issue {id:?}: the ids of GitHub are numbers"
-        )))
-    }
+    number("GitHub", id)?;
+    Ok(format!("issues/{id}{below}"))
 }
 
 /// Returns whether this is an issue: GitHub lists pull requests as issues too.
@@ -269,11 +250,7 @@ fn issue(found: &Value) -> Value {
         "author": login(&found["user"]),
         "labels": labels(found),
     });
-    let assignees = found["assignees"]
-        .as_array()
-        .map(Vec::as_slice)
-        .unwrap_or_default();
-    let assignees: Vec<String> = assignees.iter().map(login).collect();
+    let assignees: Vec<String> = items(&found["assignees"]).iter().map(login).collect();
     if let Some(first) = assignees.first() {
         issue["assignee"] = first.as_str().into();
         issue["assignees"] = assignees.into();
@@ -299,8 +276,8 @@ fn login(user: &Value) -> String {
 
 /// Returns the sorted names of the labels.
 fn labels(found: &Value) -> Vec<String> {
-    let labels = found["labels"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let mut names: Vec<String> = labels.iter().map(|label| string(label, "name")).collect();
+    let labels = items(&found["labels"]).iter();
+    let mut names: Vec<String> = labels.map(|label| string(label, "name")).collect();
     names.sort();
     names
 }
@@ -323,10 +300,4 @@ fn state(found: &Value) -> String {
     let labels = labels(found);
     let state = labels.iter().find_map(|label| label.strip_prefix(STATE_LABEL));
     state.unwrap_or(NONE).to_owned()
-}
-
-/// Returns the time that long ago.
-fn before(duration: SignedDuration) -> String {
-    let since = Timestamp::now().saturating_sub(duration).unwrap_or_default();
-    since.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::api::{Gh, encoded, string};
+use super::api::Gh;
 use super::comment;
+use crate::http::{encoded, string};
 use crate::protocol::{
     CallError, Checks, Comment, OpenedPullRequest, PullRequestDraft, PullRequestState, PullRequestView,
     Review,
