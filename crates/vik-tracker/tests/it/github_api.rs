@@ -1,11 +1,13 @@
 //! A small part of GitHub's REST API, on a Unix socket.
 
-use std::io::{BufRead, BufReader, Read as _, Write as _};
+use std::io::Write as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use serde_json::{Value, json};
+
+use crate::web::{WebRequest, decoded};
 
 /// What the API has, and what was requested.
 #[derive(Default)]
@@ -80,41 +82,11 @@ fn now() -> String {
     jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-fn read_line(reader: &mut impl BufRead) -> std::io::Result<String> {
-    let mut line = String::new();
-    reader.read_line(&mut line)?;
-    Ok(line.trim().to_owned())
-}
-
 fn serve(state: &Mutex<State>, mut stream: UnixStream) -> std::io::Result<()> {
-    let mut reader = BufReader::new(stream.try_clone()?);
-    let line = read_line(&mut reader)?;
-    let mut parts = line.split_whitespace();
-    let (Some(method), Some(target)) = (parts.next(), parts.next()) else {
+    let Some(request) = WebRequest::read(&stream)? else {
         return Ok(());
     };
-    let (mut length, mut chunked) = (0, false);
-    loop {
-        let header = read_line(&mut reader)?;
-        match header.split_once(':') {
-            None => break,
-            Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
-                length = value.trim().parse().unwrap();
-            }
-            Some((name, _)) => chunked |= name.eq_ignore_ascii_case("transfer-encoding"),
-        }
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body)?;
-    while chunked {
-        let length = usize::from_str_radix(&read_line(&mut reader)?, 16).unwrap();
-        let start = body.len();
-        body.resize(start + length, 0);
-        reader.read_exact(&mut body[start..])?;
-        read_line(&mut reader)?;
-        chunked = length > 0;
-    }
-    let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let (method, target, body) = (&request.method, &request.target, &request.body);
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let mut state = state.lock().unwrap();
     let below = path.strip_prefix("/repos/o/r").unwrap_or("?").to_owned();
@@ -134,7 +106,7 @@ fn serve(state: &Mutex<State>, mut stream: UnixStream) -> std::io::Result<()> {
     };
     let (head, answer) = match refused {
         Some(head) => (head, json!({"message": "refused"})),
-        None => respond(&mut state, method, &below, target, query, &body),
+        None => respond(&mut state, method, &below, target, query, body),
     };
     drop(state);
     let answer = if answer.is_null() {
@@ -297,19 +269,4 @@ fn pulls(
     let fits = |pull: &&Value| pull["head"]["ref"] == *head && (wanted == "all" || pull["state"] == *wanted);
     let newest = state.pulls.iter().rev().find(fits);
     ("200 OK".to_owned(), newest.cloned().into_iter().collect())
-}
-
-fn decoded(text: &str) -> String {
-    let mut bytes = Vec::new();
-    let mut remaining = text.bytes();
-    while let Some(byte) = remaining.next() {
-        if byte == b'%' {
-            let digits = [remaining.next().unwrap(), remaining.next().unwrap()];
-            let digits = std::str::from_utf8(&digits).unwrap();
-            bytes.push(u8::from_str_radix(digits, 16).unwrap());
-        } else {
-            bytes.push(byte);
-        }
-    }
-    String::from_utf8(bytes).unwrap()
 }

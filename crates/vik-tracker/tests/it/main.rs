@@ -7,6 +7,7 @@ mod conformance;
 mod github;
 mod github_api;
 mod program;
+mod web;
 
 use std::ffi::OsStr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
