@@ -7,6 +7,8 @@ mod conformance;
 mod github;
 mod github_api;
 mod program;
+mod redmine;
+mod redmine_api;
 mod web;
 
 use std::ffi::OsStr;
