@@ -104,6 +104,7 @@ fn verbs_all_have_help_text() {
         "tracker",
         "tracker files",
         "tracker github",
+        "tracker gitlab",
         "tracker redmine",
         "tracker test",
         "git",

@@ -19,6 +19,7 @@ mod document;
 mod error;
 mod front;
 pub mod github;
+pub mod gitlab;
 mod http;
 mod issue;
 mod labels;
@@ -27,6 +28,7 @@ mod mark;
 pub mod protocol;
 pub mod redmine;
 mod run;
+mod states;
 mod store;
 mod yaml;
 

@@ -25,12 +25,14 @@ pub(crate) enum BuiltInTracker {
     Files,
     /// GitHub issues, through `gh`.
     Github,
+    /// The issues of a project of GitLab.
+    Gitlab,
     /// The issues of a project of Redmine.
     Redmine,
 }
 
 decode_variants! {
-    BuiltInTracker, "unknown_value", [("markdown", "files"), ("file", "files"), ("gh", "github")];
+    BuiltInTracker, "unknown_value", [("markdown", "files"), ("file", "files"), ("gh", "github"), ("glab", "gitlab")];
 }
 
 section! {
@@ -67,6 +69,7 @@ impl Decode for Tracker {
             let name = match BuiltInTracker::decode(node, cx)? {
                 BuiltInTracker::Files => "files",
                 BuiltInTracker::Github => "github",
+                BuiltInTracker::Gitlab => "gitlab",
                 BuiltInTracker::Redmine => "redmine",
             };
             return Some(Self(["vik", "tracker", name].map(str::to_owned).into()));
@@ -88,7 +91,7 @@ impl Decode for Tracker {
         let mut schema = <TrackerProgram as Decode>::schema(generator);
         // With several types, each keyword applies to its own type.
         schema.insert("type".to_owned(), json!(["object", "string"]));
-        schema.insert("pattern".to_owned(), "^(files|github|redmine)$".into());
+        schema.insert("pattern".to_owned(), "^(files|github|gitlab|redmine)$".into());
         schema
     }
 }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde::de::DeserializeOwned;
 use vik_tracker::Access;
+use vik_tracker::gitlab::GitlabTracker;
 use vik_tracker::protocol::{CallError, MessageBody, PullRequestDraft, Request};
 
 use crate::cli::issue::Author;
@@ -34,6 +35,8 @@ pub enum TrackerCommand {
     Github(GithubArgs),
     /// Use the tracker of the workflow: `issues.tracker`
     Workflow(WorkflowTrackerArgs),
+    /// Use GitLab issues, with the token in GITLAB_TOKEN
+    Gitlab(GitlabArgs),
     /// Use Redmine issues, with the API key in REDMINE_API_KEY
     Redmine(RedmineArgs),
     /// Test whether a program follows the tracker protocol
@@ -160,6 +163,42 @@ pub struct GithubArgs {
     /// The request
     #[command(subcommand)]
     pub verb: ProtocolVerb,
+}
+
+/// `vik tracker gitlab`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "States are labels: `vik:todo` is the state `todo`. Other states are `closed`, and `none` for \
+                        an open issue without such a label. GITLAB_TOKEN holds a token with the scope `api`."
+)]
+pub struct GitlabArgs {
+    /// Address of GitLab [default: CI_SERVER_URL, or https://gitlab.com]
+    #[arg(long, env = "GITLAB_URL")]
+    pub url: Option<String>,
+    /// Path of the project, or its number [default: CI_PROJECT_PATH]
+    #[arg(long, env = "GITLAB_PROJECT", value_name = "GROUP/NAME")]
+    pub project: Option<String>,
+    /// Whether the token may be sent in clear
+    #[command(flatten)]
+    pub insecure: InsecureHttp,
+    /// The request
+    #[command(subcommand)]
+    pub verb: ProtocolVerb,
+}
+
+impl GitlabArgs {
+    /// Returns the tracker. A job of GitLab has its server and its project in variables.
+    pub fn tracker(&self) -> Result<GitlabTracker, CallError> {
+        let given = |argument: &Option<String>, variable: &str| {
+            let found = argument.clone().or_else(|| std::env::var(variable).ok());
+            found.filter(|value| !value.is_empty())
+        };
+        let url = given(&self.url, "CI_SERVER_URL").unwrap_or_else(|| "https://gitlab.com".to_owned());
+        let project = given(&self.project, "CI_PROJECT_PATH").ok_or_else(|| {
+            CallError::Usage("no project: set GITLAB_PROJECT, or `--project GROUP/NAME`".to_owned())
+        })?;
+        GitlabTracker::new(&self.insecure.access(&url, "GITLAB_TOKEN"), &project)
+    }
 }
 
 /// `vik tracker redmine`

@@ -46,6 +46,10 @@ pub fn run(workflow: &Path, args: &TrackerArgs) -> CliResult {
             serve(&tracker, &github.verb)
         }
         TrackerCommand::Workflow(args) => serve(&of_workflow(workflow)?, &args.verb),
+        TrackerCommand::Gitlab(gitlab) => {
+            let tracker = gitlab.tracker().map_err(|error| failure(&error))?;
+            serve(&tracker, &gitlab.verb)
+        }
         TrackerCommand::Redmine(redmine) => {
             let access = redmine.insecure.access(&redmine.url, "REDMINE_API_KEY");
             let tracker = RedmineTracker::new(&access, &redmine.project).map_err(|error| failure(&error))?;

@@ -16,13 +16,9 @@ use crate::protocol::{
     CallError, Capabilities, Changed, Comment, Created, CreatedIssue, Moved, Protocol, Request, VERSION,
     answer,
 };
+use crate::states::{self, CLOSED};
 use api::Gh;
 
-/// The beginning of labels that are states.
-const STATE_LABEL: &str = "vik:";
-/// The state of an open issue without such a label.
-const NONE: &str = "none";
-const CLOSED: &str = "closed";
 /// The issues of one repository.
 #[derive(Clone, Debug)]
 pub struct GithubTracker {
@@ -72,27 +68,22 @@ impl GithubTracker {
 
     fn move_issue(&self, id: &str, from: &str, to: &str) -> Result<Moved, CallError> {
         let found = self.find(id)?;
-        let state = state(&found);
-        // During a move, an issue has the labels of both states.
-        let is_there = state == from || state != CLOSED && labels(&found).contains(&state_label(from));
-        if !is_there || from == to {
+        let transition = states::transition(is_closed(&found), &labels(&found), from, to);
+        let Some(transition) = transition else {
+            let state = state(&found);
             return Ok(Moved { moved: false, state });
-        }
-        let has_label = ![NONE, CLOSED].contains(&to);
+        };
         // The new label first: an issue without a label is in no state.
-        if has_label {
-            self.add_labels(id, &[state_label(to)])?;
+        if let Some(label) = transition.add {
+            self.add_labels(id, &[label])?;
         }
-        if (state == CLOSED) != (to == CLOSED) {
-            let state = if to == CLOSED { CLOSED } else { "open" };
+        if let Some(close) = transition.close {
+            let state = if close { CLOSED } else { "open" };
             self.gh
                 .send("PATCH", &issue_path(id, "")?, &json!({"state": state}))?;
         }
-        let others = labels(&found)
-            .into_iter()
-            .filter(|label| label.starts_with(STATE_LABEL) && !(has_label && *label == state_label(to)));
-        for label in others {
-            self.remove_label(id, &label)?;
+        for label in &transition.remove {
+            self.remove_label(id, label)?;
         }
         Ok(Moved {
             moved: true,
@@ -116,10 +107,7 @@ impl GithubTracker {
     }
 
     fn label(&self, id: &str, add: &[String], remove: &[String]) -> Result<bool, CallError> {
-        if let Some(state) = add.iter().chain(remove).find(|label| is_state(label)) {
-            let message = format!("the label `{state}` is a state: use `move`");
-            return Err(CallError::Failed(message));
-        }
+        states::refuse(add.iter().chain(remove))?;
         let present = labels(&self.find(id)?);
         let added: Vec<String> = add
             .iter()
@@ -162,12 +150,7 @@ impl GithubTracker {
             Some(known) => (known.clone(), false),
             None => {
                 let mut labels = draft.labels.clone();
-                let state = draft.state.as_deref();
-                labels.extend(
-                    state
-                        .filter(|state| ![NONE, CLOSED].contains(state))
-                        .map(state_label),
-                );
+                labels.extend(draft.state.as_deref().and_then(states::label));
                 let body = json!({
                     "title": draft.title,
                     "body": marked(&draft.body, key),
@@ -282,22 +265,10 @@ fn labels(found: &Value) -> Vec<String> {
     names
 }
 
-fn is_state(label: &str) -> bool {
-    // GitHub ignores case in the names of labels.
-    label
-        .get(..STATE_LABEL.len())
-        .is_some_and(|start| start.eq_ignore_ascii_case(STATE_LABEL))
-}
-
-fn state_label(state: &str) -> String {
-    format!("{STATE_LABEL}{state}")
+fn is_closed(found: &Value) -> bool {
+    found["state"] == CLOSED
 }
 
 fn state(found: &Value) -> String {
-    if found["state"] == CLOSED {
-        return CLOSED.to_owned();
-    }
-    let labels = labels(found);
-    let state = labels.iter().find_map(|label| label.strip_prefix(STATE_LABEL));
-    state.unwrap_or(NONE).to_owned()
+    states::state(is_closed(found), &labels(found))
 }

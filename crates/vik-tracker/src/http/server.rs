@@ -15,6 +15,8 @@ use crate::protocol::CallError;
 
 /// How long one request may take.
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// How many items of a list are asked for at once.
+const PAGE: usize = 100;
 /// The most bytes of a response.
 const MAX_RESPONSE: usize = 32 * 1024 * 1024;
 
@@ -96,11 +98,43 @@ impl Server {
 
     /// Reads one value. `path` begins with a slash, and its parts are encoded.
     pub(crate) fn get(&self, path: &str) -> Result<Value, CallError> {
-        self.send(Method::GET, path, None)
+        Ok(self.exchange(Method::GET, path, None)?.1)
+    }
+
+    /// Reads all pages of a list.
+    pub(crate) fn get_all(&self, path: &str) -> Result<Vec<Value>, CallError> {
+        let separator = if path.contains('?') { '&' } else { '?' };
+        let mut found = Vec::new();
+        let mut page: u64 = 1;
+        loop {
+            let path = format!("{path}{separator}per_page={PAGE}&page={page}");
+            let (headers, body) = self.exchange(Method::GET, &path, None)?;
+            let Value::Array(items) = body else {
+                return Err(CallError::Failed(format!("{} sent no list", self.names.tracker)));
+            };
+            let next = match header(&headers, "x-next-page") {
+                Some(next) => next.trim().parse().ok(),
+                None => (items.len() >= PAGE).then_some(page + 1),
+            };
+            found.extend(items);
+            match next {
+                Some(next) if next > page => page = next,
+                _ => return Ok(found),
+            }
+        }
     }
 
     /// Sends a request with JSON, and returns that of the response; null if there is none.
-    pub(crate) fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, CallError> {
+    pub(crate) fn send(&self, method: Method, path: &str, body: &Value) -> Result<Value, CallError> {
+        Ok(self.exchange(method, path, Some(body))?.1)
+    }
+
+    fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<(HeaderMap, Value), CallError> {
         let mut request = self
             .client
             .request(method, format!("{}{path}", self.base))
@@ -124,7 +158,8 @@ impl Server {
                 }
                 bytes.extend_from_slice(&chunk);
             }
-            self.read(status, &headers, &bytes)
+            let body = self.read(status, &headers, &bytes)?;
+            Ok((headers, body))
         })
     }
 

@@ -133,7 +133,7 @@ impl RedmineTracker {
     fn set_status(&self, id: &str, status: u64) -> Result<(), CallError> {
         let body = json!({"issue": {"status_id": status}});
         self.server
-            .send(Method::PUT, &format!("/issues/{id}.json"), Some(&body))?;
+            .send(Method::PUT, &format!("/issues/{id}.json"), &body)?;
         Ok(())
     }
 
@@ -209,7 +209,7 @@ impl RedmineTracker {
         }
         let body = json!({"issue": {"notes": marked(body, key)}});
         self.server
-            .send(Method::PUT, &format!("/issues/{id}.json"), Some(&body))?;
+            .send(Method::PUT, &format!("/issues/{id}.json"), &body)?;
         // Redmine ignores a note that is not permitted.
         if exists()? {
             Ok(true)
@@ -252,7 +252,7 @@ impl RedmineTracker {
         }
         let path = format!("/projects/{}/issues.json", self.project);
         let body = json!({"issue": fields});
-        let answer = self.server.send(Method::POST, &path, Some(&body));
+        let answer = self.server.send(Method::POST, &path, &body);
         let mut body = answer.map_err(missing_project)?;
         let created = body["issue"].take();
         if !created["id"].is_u64() {

@@ -6,6 +6,8 @@
 mod conformance;
 mod github;
 mod github_api;
+mod gitlab;
+mod gitlab_api;
 mod program;
 mod redmine;
 mod redmine_api;

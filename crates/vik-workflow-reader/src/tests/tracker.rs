@@ -28,6 +28,14 @@ fn tracker_becomes_the_commands_of_pull_and_show() {
     esac
     "#);
     assert_eq!(with("  tracker: files\n").pull.command, "vik tracker files list");
+    assert_eq!(
+        with("  tracker: gitlab\n").pull.command,
+        "vik tracker gitlab list"
+    );
+    assert_eq!(
+        with("  tracker: redmine\n").pull.command,
+        "vik tracker redmine list"
+    );
     let workflow = with("  tracker: {command: [./tracker.sh, --project, \"it's $HOME\", 7, \"\"]}\n");
     assert_eq!(
         workflow.pull.command,
@@ -83,6 +91,8 @@ fn invalid_trackers_are_reported_at_their_place() {
     ] {
         one(&[(PULL, &format!("  tracker: {tracker}\n"))], code, line, column);
     }
+    let finding = one(&[(PULL, "  tracker: glab\n")], "unknown_value", 6, 12);
+    assert!(finding.hint.unwrap().contains("gitlab"));
     let hint = one(&[(PULL, "  {}\n")], "missing_key", 5, 1).hint.unwrap();
     assert!(hint.contains("issues: {tracker: github}"), "{hint}");
 }

@@ -1,0 +1,538 @@
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use vik_tracker::Access;
+use vik_tracker::conformance::{Options, Subject, test};
+use vik_tracker::gitlab::GitlabTracker;
+use vik_tracker::protocol::{CallError, IssueDraft, MessageBody, Protocol, PullRequestDraft, Request};
+
+use crate::gitlab_api::{Api, TOKEN, issue, now};
+use crate::web::{Fault, WebResponse};
+
+struct World {
+    api: Api,
+    tracker: GitlabTracker,
+}
+
+fn tracker(url: &str, project: &str) -> Result<GitlabTracker, CallError> {
+    let access = Access {
+        url: url.to_owned(),
+        token: TOKEN.to_owned(),
+        insecure_http: false,
+    };
+    GitlabTracker::new(&access, project)
+}
+
+impl World {
+    fn new(issues: impl IntoIterator<Item = Value>) -> Self {
+        let api = Api::start();
+        api.state().issues = issues.into_iter().collect();
+        let tracker = tracker(&api.server.url(), "group/shop").unwrap();
+        Self { api, tracker }
+    }
+
+    fn call(&self, request: &Request) -> Value {
+        self.tracker.call(request).unwrap()
+    }
+
+    fn error(&self, request: &Request) -> CallError {
+        let error = self.tracker.call(request).unwrap_err();
+        assert!(!error.to_string().contains(TOKEN), "{error}");
+        error
+    }
+
+    fn labels(&self, number: usize) -> Value {
+        self.api.state().issues[number - 1]["labels"].clone()
+    }
+}
+
+fn show(id: &str) -> Request {
+    Request::Show { id: id.to_owned() }
+}
+
+fn moving(id: &str, from: &str, to: &str) -> Request {
+    Request::Move {
+        id: id.to_owned(),
+        from: from.to_owned(),
+        to: to.to_owned(),
+    }
+}
+
+fn comment(id: &str, key: &str, body: &str) -> Request {
+    Request::Comment {
+        id: id.to_owned(),
+        key: key.to_owned(),
+        input: MessageBody {
+            body: body.to_owned(),
+        },
+    }
+}
+
+fn label(add: &[&str], remove: &[&str]) -> Request {
+    let owned = |labels: &[&str]| labels.iter().map(|label| (*label).to_owned()).collect();
+    Request::Label {
+        id: "1".to_owned(),
+        add: owned(add),
+        remove: owned(remove),
+    }
+}
+
+fn create(key: &str, state: Option<&str>, labels: &[&str]) -> Request {
+    Request::Create {
+        key: key.to_owned(),
+        input: IssueDraft {
+            title: "`$(x)` \"y\" 'z'".to_owned(),
+            body: "Text\n/close".to_owned(),
+            state: state.map(str::to_owned),
+            labels: labels.iter().map(|label| (*label).to_owned()).collect(),
+        },
+    }
+}
+
+fn open(head: &str) -> Request {
+    Request::OpenPullRequest {
+        head: head.to_owned(),
+        input: PullRequestDraft {
+            title: "Show the total".to_owned(),
+            body: "/merge".to_owned(),
+            base: None,
+        },
+    }
+}
+
+fn ids(list: &Value) -> Vec<&str> {
+    let issues = list.as_array().unwrap();
+    issues.iter().map(|issue| issue["id"].as_str().unwrap()).collect()
+}
+
+fn moved(moved: bool, state: &str) -> Value {
+    json!({"moved": moved, "state": state})
+}
+
+#[test]
+fn gitlab_passes_the_conformance_test() {
+    let world = World::new((1..=5).map(|number| issue(number, &["vik:todo"])));
+    let options = Options {
+        subject: Subject::Create,
+        state: None,
+        count: Some(6),
+        unique: "u1".to_owned(),
+    };
+    let report = test(&world.tracker, &options);
+    assert!(report.passed, "{:#?}", report.checks);
+    assert_eq!((report.checks.len(), report.issue.as_str()), (13, "6"));
+}
+
+#[test]
+fn list_has_all_pages_and_what_was_closed_lately() {
+    let mut issues: Vec<Value> = (1..=6)
+        .map(|number| issue(number, &["vik:todo", "bug"]))
+        .collect();
+    issues[1]["state"] = "closed".into();
+    issues[2]["state"] = "closed".into();
+    issues[2]["updated_at"] = now().into();
+    issues[4]["labels"] = json!([]);
+    issues[4]["author"] = Value::Null;
+    issues[4]["assignees"] = json!([{"username": "bob"}, {"username": "eve"}]);
+    let world = World::new(issues);
+    let list = world.call(&Request::List { all: false });
+    assert_eq!(ids(&list), ["1", "3", "4", "5", "6"]);
+    let all = world.call(&Request::List { all: true });
+    assert_eq!(ids(&all), ["1", "2", "3", "4", "5", "6"]);
+    assert_eq!(
+        list[0],
+        json!({
+            "id": "1", "title": "Issue 1", "state": "todo", "description": "",
+            "url": "https://gitlab.example/group/shop/-/issues/1", "created_at": "2020-01-01T00:00:01.000Z",
+            "updated_at": "2020-01-02T00:00:00.000Z", "author": "ann", "labels": ["bug", "vik:todo"],
+            "blocked_by": [],
+        })
+    );
+    assert_eq!(
+        (&list[1]["state"], &list[3]["state"]),
+        (&json!("closed"), &json!("none"))
+    );
+    assert_eq!(
+        (&list[3]["author"], &list[3]["assignee"], &list[3]["assignees"]),
+        (&json!("ghost"), &json!("bob"), &json!(["bob", "eve"]))
+    );
+    for (at, id) in [(0, "1"), (1, "3"), (3, "5")] {
+        assert_eq!(world.call(&show(id)), list[at]);
+    }
+    for missing in ["7", "01", "x", "1/notes", "1?x", "99999999999999999999"] {
+        assert_eq!(world.error(&show(missing)).exit_code(), 66, "{missing}");
+    }
+}
+
+#[test]
+fn pages_are_read_without_their_headers_too() {
+    let world = World::new((1..=201).map(|number| issue(number, &[])));
+    world.api.state().page = 100;
+    world.api.state().hides_pages = true;
+    let all = world.call(&Request::List { all: true });
+    assert_eq!(ids(&all).len(), 201);
+    assert_eq!(world.api.server.take_requests().len(), 3);
+}
+
+#[test]
+fn blockers_are_read_only_where_there_are_some() {
+    let mut issues: Vec<Value> = (1..=4).map(|number| issue(number, &[])).collect();
+    for (issue, blocks) in issues.iter_mut().zip([0, 2, 1, 1]) {
+        issue["blocking_issues_count"] = blocks.into();
+    }
+    issues[3]["state"] = "closed".into();
+    issues[3]["updated_at"] = now().into();
+    let world = World::new(issues);
+    let link = |number: u64, project: u64, kind: &str, state: &str| json!({"iid": number, "project_id": project, "link_type": kind, "state": state});
+    world.api.state().links = vec![
+        (2, link(1, 3, "blocks", "opened")),
+        (2, link(3, 4, "blocks", "opened")),
+        (2, link(3, 3, "relates_to", "opened")),
+        (3, link(1, 3, "blocks", "opened")),
+        (4, link(1, 3, "blocks", "opened")),
+        (1, link(2, 3, "is_blocked_by", "opened")),
+        (1, link(3, 3, "is_blocked_by", "opened")),
+        (1, link(4, 3, "is_blocked_by", "closed")),
+        (1, link(9, 4, "is_blocked_by", "opened")),
+    ];
+    let list = world.call(&Request::List { all: false });
+    let requests = world.api.server.take_requests();
+    let links = requests.iter().filter(|request| request.path.ends_with("/links"));
+    // Two pages for the issue with three links, one for the other.
+    assert_eq!(links.count(), 3);
+    let blocked_by: Vec<&Value> = list
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|issue| &issue["blocked_by"])
+        .collect();
+    assert_eq!(
+        blocked_by,
+        [&json!(["2", "3"]), &json!([]), &json!([]), &json!([])]
+    );
+    for at in 0..4 {
+        assert_eq!(world.call(&show(&(at + 1).to_string())), list[at]);
+    }
+}
+
+#[test]
+fn move_is_one_request() {
+    let world = World::new([issue(1, &["bug", "vik:todo", "vik:wip"])]);
+    assert_eq!(
+        world.call(&moving("1", "todo", "a \"review\"")),
+        moved(true, "a \"review\"")
+    );
+    assert_eq!(
+        world.api.changes(),
+        ["PUT /api/v4/projects/group%2Fshop/issues/1 \
+             {\"add_labels\":\"vik:a \\\"review\\\"\",\"remove_labels\":\"vik:todo,vik:wip\"}"]
+    );
+    assert_eq!(world.labels(1), json!(["bug", "vik:a \"review\""]));
+    // A person has moved it before.
+    assert_eq!(
+        world.call(&moving("1", "todo", "ready")),
+        moved(false, "a \"review\"")
+    );
+    assert_eq!(world.api.changes(), [""; 0]);
+    // Closed and opened again.
+    assert_eq!(
+        world.call(&moving("1", "a \"review\"", "closed")),
+        moved(true, "closed")
+    );
+    assert_eq!(world.labels(1), json!(["bug"]));
+    assert_eq!(world.call(&moving("1", "none", "todo")), moved(false, "closed"));
+    assert_eq!(world.call(&moving("1", "closed", "todo")), moved(true, "todo"));
+    assert_eq!(world.call(&moving("1", "todo", "none")), moved(true, "none"));
+    assert_eq!(world.error(&moving("1", "none", "a,b")).exit_code(), 2);
+    assert_eq!(world.labels(1), json!(["bug"]));
+    for id in ["2", "1/../../4", "-"] {
+        let code = world.error(&moving(id, "todo", "review")).exit_code();
+        assert!(code == 66 || code == 2, "{id}");
+    }
+}
+
+#[test]
+fn move_leaves_an_issue_that_a_person_moves_meanwhile() {
+    let world = World::new([issue(1, &["vik:todo"])]);
+    world.api.state().person_edits = Some(Box::new(|issue| issue["labels"] = json!(["vik:backlog"])));
+    assert_eq!(
+        world.call(&moving("1", "todo", "review")),
+        moved(false, "backlog")
+    );
+    assert_eq!(world.labels(1), json!(["vik:backlog"]));
+    world.api.state().person_edits = Some(Box::new(|issue| issue["state"] = "closed".into()));
+    assert_eq!(
+        world.call(&moving("1", "backlog", "review")),
+        moved(false, "closed")
+    );
+    assert_eq!(world.labels(1), json!([]));
+}
+
+#[test]
+fn account_that_may_not_set_labels_gets_a_failure() {
+    let world = World::new([issue(1, &["vik:todo"])]);
+    world.api.state().ignores_labels = true;
+    for request in [
+        moving("1", "todo", "review"),
+        label(&["bug"], &[]),
+        label(&[], &["vik:todo"]),
+        create("k", Some("todo"), &[]),
+    ] {
+        let error = world.error(&request);
+        assert_eq!(error.exit_code(), 1, "{error}");
+        assert!(error.to_string().contains("may not"), "{error}");
+    }
+}
+
+#[test]
+fn labels_are_set_in_one_request() {
+    let world = World::new([issue(1, &["bug", "old"])]);
+    assert_eq!(
+        world.call(&label(&["bug", "a b"], &["old", "x"])),
+        json!({"changed": true})
+    );
+    assert_eq!(
+        world.api.changes(),
+        ["PUT /api/v4/projects/group%2Fshop/issues/1 \
+             {\"add_labels\":\"a b\",\"remove_labels\":\"old\"}"]
+    );
+    assert_eq!(
+        world.call(&label(&["bug", "a b"], &["old", "x"])),
+        json!({"changed": false})
+    );
+    assert_eq!(world.api.changes(), [""; 0]);
+    assert_eq!(world.error(&label(&["a,b"], &[])).exit_code(), 2);
+}
+
+#[test]
+fn comment_is_added_once_and_carries_out_nothing() {
+    let world = World::new([issue(1, &[])]);
+    let system = json!({"id": 1, "body": "changed title\n<!-- vik:a -->", "author": {"username": "ann"},
+        "created_at": "2020-01-01T00:00:00.000Z", "system": true, "internal": false});
+    let internal = json!({"id": 2, "body": "Secret.", "author": {"username": "ann"},
+        "created_at": "2020-01-01T00:00:00.000Z", "system": false, "internal": true});
+    world.api.state().notes = vec![("issues/1".to_owned(), system), ("issues/1".to_owned(), internal)];
+    let hostile = "`$(reboot)` \"a\" 'b' \\\n/close\n/label ~x\n<!-- vik:b -->";
+    for (key, body) in [("a", hostile), ("b", "Text"), ("c", "Text")] {
+        assert_eq!(
+            world.call(&comment("1", key, body)),
+            json!({"created": true}),
+            "{key}"
+        );
+        assert_eq!(
+            world.call(&comment("1", key, body)),
+            json!({"created": false}),
+            "{key}"
+        );
+    }
+    let comments = world.call(&Request::Comments { id: "1".to_owned() });
+    assert_eq!(comments.as_array().unwrap().len(), 3);
+    let escaped = hostile.replace("\n/", "\n\\/");
+    assert_eq!(comments[0]["body"], format!("{escaped}\n\n<!-- vik:a -->"));
+    assert_eq!(
+        (&comments[0]["author"], &comments[0]["url"]),
+        (
+            &json!("vik"),
+            &json!("https://gitlab.example/group/shop/-/issues/1#note_52")
+        )
+    );
+    let missing = Request::Comments { id: "9".to_owned() };
+    assert_eq!(world.error(&missing).exit_code(), 66);
+    assert_eq!(world.error(&comment("9", "k", "Text")).exit_code(), 66);
+    // The answer to the request is lost.
+    world.api.server.fail_after(3, Fault::CloseAfterwards);
+    assert_eq!(world.error(&comment("1", "d", "Text")).exit_code(), 75);
+    world.api.server.recover();
+    assert_eq!(world.call(&comment("1", "d", "Text")), json!({"created": false}));
+}
+
+#[test]
+fn issue_is_created_once_with_its_labels() {
+    let world = World::new([issue(1, &[])]);
+    // Somebody else wrote the same key: only issues of the account count.
+    world.api.state().issues[0]["description"] = "<!-- vik:k -->".into();
+    world.api.state().issues[0]["created_at"] = now().into();
+    let answer = |id: u64, created: bool| {
+        let url = format!("https://gitlab.example/group/shop/-/issues/{id}");
+        json!({"id": id.to_string(), "created": created, "url": url})
+    };
+    for created in [true, false] {
+        assert_eq!(
+            world.call(&create("k", Some("triage"), &["bug"])),
+            answer(2, created)
+        );
+    }
+    assert_eq!(world.labels(2), json!(["bug", "vik:triage"]));
+    assert_eq!(
+        world.api.state().issues[1]["description"],
+        "Text\n\\/close\n\n<!-- vik:k -->"
+    );
+    assert_eq!(world.call(&create("l", None, &[])), answer(3, true));
+    assert_eq!(world.call(&create("m", Some("none"), &[])), answer(4, true));
+    assert_eq!(world.call(&show("4"))["state"], "none");
+}
+
+#[test]
+fn merge_request_is_found_by_its_branch() {
+    let world = World::new([]);
+    let head = || "vik/1".to_owned();
+    let status = || world.tracker.call(&Request::PullRequestStatus { head: head() });
+    assert_eq!(status().unwrap_err().exit_code(), 66);
+    // A fork has a branch with the same name.
+    let fork = json!({"iid": 100, "source_branch": "vik/1", "state": "opened", "source_project_id": 8,
+        "target_project_id": 3});
+    world.api.state().merge_requests = vec![fork];
+    assert_eq!(status().unwrap_err().exit_code(), 66);
+    let url = "https://gitlab.example/group/shop/-/merge_requests/101";
+    for created in [true, false] {
+        assert_eq!(
+            world.call(&open("vik/1")),
+            json!({"id": "101", "created": created, "url": url})
+        );
+    }
+    assert_eq!(world.call(&open("vik/2"))["id"], "102");
+    assert_eq!(world.api.state().merge_requests[1]["target_branch"], "trunk");
+    let view = |state: &str, checks: &str, review: &str| json!({"id": "101", "url": url, "state": state, "draft": false, "checks": checks, "review": review});
+    assert_eq!(status().unwrap(), view("open", "none", "none"));
+    for (pipeline, checks) in [
+        ("running", "pending"),
+        ("manual", "pending"),
+        ("failed", "failed"),
+        ("canceled", "failed"),
+        ("success", "passed"),
+    ] {
+        world.api.state().merge_requests[1]["head_pipeline"] = json!({"status": pipeline});
+        assert_eq!(status().unwrap()["checks"], checks, "{pipeline}");
+    }
+    world.api.state().approvals = json!({"approved_by": [{"user": {"username": "ann"}}]});
+    assert_eq!(status().unwrap(), view("open", "passed", "approved"));
+    world.api.state().reviewers =
+        json!([{"state": "approved"}, {"state": "reviewed"}, {"state": "requested_changes"}]);
+    assert_eq!(status().unwrap(), view("open", "passed", "changes_requested"));
+    // An older version.
+    world.api.state().reviewers = Value::Null;
+    assert_eq!(status().unwrap(), view("open", "passed", "approved"));
+    world.api.state().merge_requests[1]["blocking_discussions_resolved"] = false.into();
+    assert_eq!(status().unwrap(), view("open", "passed", "changes_requested"));
+    let note = |id: u64, body: &str, position: Value, system: bool| {
+        let note = json!({"id": id, "body": body, "author": {"username": "bob"}, "system": system,
+            "created_at": "2026-01-01T00:00:00.000Z", "position": position});
+        ("merge_requests/101".to_owned(), note)
+    };
+    world.api.state().notes = vec![
+        note(1, "First.", Value::Null, false),
+        note(2, "added 1 commit", Value::Null, true),
+        note(
+            3,
+            "Here.",
+            json!({"old_path": "a.rs", "new_path": "src/a.rs", "old_line": null, "new_line": 7}),
+            false,
+        ),
+    ];
+    let comments = world.call(&Request::PullRequestComments { head: head() });
+    assert_eq!(
+        comments,
+        json!([
+            {"author": "bob", "body": "First.", "created_at": "2026-01-01T00:00:00.000Z",
+                "url": format!("{url}#note_1")},
+            {"author": "bob", "body": "Here.", "created_at": "2026-01-01T00:00:00.000Z",
+                "url": format!("{url}#note_3"), "path": "src/a.rs", "line": 7},
+        ])
+    );
+    // After a merge, the branch gets another merge request.
+    world.api.state().merge_requests[1]["state"] = "merged".into();
+    assert_eq!(status().unwrap()["state"], "merged");
+    assert_eq!(world.call(&open("vik/1"))["id"], "103");
+}
+
+#[test]
+fn answers_that_are_no_success_have_the_exit_codes_of_the_protocol() {
+    let world = World::new((1..=5).map(|number| issue(number, &[])));
+    let list = Request::List { all: true };
+    let limit = || WebResponse::json(429, &json!({"message": "Retry later"}));
+    let reset = (jiff::Timestamp::now().as_second() + 1000).to_string();
+    let used_up = WebResponse::json(403, &json!({"message": "Forbidden"}))
+        .with_header("RateLimit-Remaining", "0")
+        .with_header("RateLimit-Reset", &reset);
+    let redirect = WebResponse::json(301, &Value::Null).with_header("Location", "https://gitlab.example/new");
+    for (answered, response, code, wait, text) in [
+        (
+            2,
+            limit().with_header("Retry-After", "17"),
+            75,
+            17..=17,
+            "429: Retry later",
+        ),
+        (0, used_up, 75, 900..=1000, "Forbidden"),
+        (
+            1,
+            WebResponse::json(500, &json!({"message": "500 Internal Server Error"})),
+            75,
+            0..=0,
+            "500",
+        ),
+        (
+            0,
+            WebResponse::json(401, &json!({"message": "401 Unauthorized"})),
+            1,
+            0..=0,
+            "GITLAB_TOKEN must",
+        ),
+        (
+            0,
+            WebResponse::json(403, &json!({"message": "403 Forbidden"})),
+            1,
+            0..=0,
+            "GITLAB_TOKEN lacks",
+        ),
+        (
+            0,
+            redirect,
+            1,
+            0..=0,
+            "it redirects to https://gitlab.example/new",
+        ),
+        (
+            1,
+            WebResponse::json(200, &json!({"message": "no"})),
+            1,
+            0..=0,
+            "no list",
+        ),
+    ] {
+        world.api.server.fail_after(answered, Fault::Respond(response));
+        let error = world.error(&list);
+        assert_eq!(error.exit_code(), code, "{error}");
+        assert!(error.to_string().contains(text), "{error}");
+        if let CallError::Later { wait: found, .. } = error {
+            assert!(wait.contains(&found.as_secs()), "{text}: {found:?}");
+        }
+    }
+    world.api.server.recover();
+    // An issue of a project that cannot be read may exist.
+    let other = tracker(&world.api.server.url(), "group/other").unwrap();
+    let error = other.call(&show("1")).unwrap_err();
+    assert_eq!(
+        error,
+        CallError::Failed(
+            "cannot find the project: GitLab answered with status 404: 404 Project Not Found".to_owned()
+        )
+    );
+    let url = world.api.server.url();
+    drop(world);
+    let error = tracker(&url, "group/shop").unwrap().call(&list).unwrap_err();
+    assert!(matches!(error, CallError::Later { wait, .. } if wait == Duration::ZERO));
+}
+
+#[test]
+fn projects_are_checked() {
+    for project in [
+        "", "a", "a/", "/a", "a/..", "./a", "a/-b", "a b/c", "a/b?c", "a%2Fb",
+    ] {
+        let error = tracker("http://127.0.0.1:1", project).unwrap_err();
+        assert_eq!(error.exit_code(), 2, "{project}");
+    }
+    for project in ["a/b", "a/b/c.d", "42", "_a/.github"] {
+        assert!(tracker("http://127.0.0.1:1", project).is_ok(), "{project}");
+    }
+}
