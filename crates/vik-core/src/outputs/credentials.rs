@@ -39,6 +39,7 @@ pub const TOKENS: &[&str] = &[
     "NOTION_TOKEN",
     "YOUTRACK_TOKEN",
     "PLANE_API_KEY",
+    "REDMINE_API_KEY",
     "MONDAY_API_TOKEN",
 ];
 

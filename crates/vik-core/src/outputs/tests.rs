@@ -212,6 +212,7 @@ fn stage_schema_has_only_its_kinds() {
 fn credentials_are_known_by_their_names() {
     for name in [
         "GITHUB_TOKEN",
+        "REDMINE_API_KEY",
         "gh_token",
         "JIRA_URL",
         "SSH_AUTH_SOCK",

@@ -40,7 +40,9 @@ pub(super) fn issue(found: &Value, url: &str, priorities: &Priorities) -> Value 
         "url": url,
         "created_at": string(found, "created_on"),
         "updated_at": string(found, "updated_on"),
-        "author": string(&found["author"], "name"),
+        // Trust depends on the author, and people choose their names.
+        "author": found["author"]["id"].to_string(),
+        "author_name": string(&found["author"], "name"),
         "labels": labels,
         "blocked_by": blockers(found),
     });

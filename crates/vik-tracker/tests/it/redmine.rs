@@ -133,7 +133,7 @@ fn list_has_all_pages_and_what_was_closed_lately() {
         list[0],
         json!({
             "id": "1", "title": "Issue 1", "state": "New", "description": "", "url": format!("{url}/issues/1"),
-            "created_at": "2020-01-01T00:00:01Z", "updated_at": "2020-01-02T00:00:00Z", "author": "Ann",
+            "created_at": "2020-01-01T00:00:01Z", "updated_at": "2020-01-02T00:00:00Z", "author": "9", "author_name": "Ann",
             "labels": ["Bug"], "blocked_by": [], "priority": 2,
         })
     );
