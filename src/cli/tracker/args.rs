@@ -190,8 +190,8 @@ impl GitlabArgs {
     /// Returns the tracker. A job of GitLab has its server and its project in variables.
     pub fn tracker(&self) -> Result<GitlabTracker, CallError> {
         let given = |argument: &Option<String>, variable: &str| {
-            let found = argument.clone().or_else(|| std::env::var(variable).ok());
-            found.filter(|value| !value.is_empty())
+            let values = [argument.clone(), std::env::var(variable).ok()];
+            values.into_iter().flatten().find(|value| !value.is_empty())
         };
         let url = given(&self.url, "CI_SERVER_URL").unwrap_or_else(|| "https://gitlab.com".to_owned());
         let project = given(&self.project, "CI_PROJECT_PATH").ok_or_else(|| {

@@ -59,6 +59,7 @@ pub(crate) struct Server {
     client: reqwest::Client,
     runtime: Runtime,
     token: HeaderValue,
+    timeout: Duration,
 }
 
 impl Server {
@@ -88,6 +89,7 @@ impl Server {
             base: url.as_str().trim_end_matches('/').to_owned(),
             runtime,
             token,
+            timeout: TIMEOUT,
         })
     }
 
@@ -138,7 +140,7 @@ impl Server {
         let mut request = self
             .client
             .request(method, format!("{}{path}", self.base))
-            .timeout(TIMEOUT)
+            .timeout(self.timeout)
             .header(ACCEPT, "application/json")
             .header(self.names.header, self.token.clone());
         if let Some(body) = body {
@@ -326,6 +328,23 @@ mod tests {
         }
         let server = server("http://127.0.0.1", "secret").unwrap();
         assert!(!format!("{server:?}").contains("secret"), "{server:?}");
+    }
+
+    #[test]
+    fn server_that_does_not_answer_can_be_tried_later() {
+        // Connections are accepted by the system, and nobody reads them.
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/below/", listener.local_addr().unwrap());
+        let mut server = server(&url, "secret").unwrap();
+        assert_eq!(server.page("/issues/1"), format!("{url}issues/1"));
+        server.timeout = Duration::from_millis(1);
+        assert_eq!(
+            server.get("/a").unwrap_err(),
+            CallError::Later {
+                reason: "Test did not answer: no response in time".to_owned(),
+                wait: Duration::ZERO,
+            }
+        );
     }
 
     #[test]
