@@ -79,7 +79,10 @@ pub(super) fn issue(found: &Value, blocked_by: &[String]) -> Value {
 
 /// Returns the notes below an issue or a merge request that all who can read it can read.
 pub(super) fn comments(found: &Value, notes: &[Value]) -> Vec<Comment> {
-    let public = notes.iter().filter(|note| note["internal"] != true);
+    let public = notes.iter().filter(|note| {
+        // Older versions have another name for it.
+        note["internal"] != true && note["confidential"] != true
+    });
     let url = string(found, "web_url");
     let comment = |note: &Value| {
         let position = &note["position"];

@@ -13,7 +13,8 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::http::{
-    Access, KEYS_KNOWN_FOR, LISTED_FOR, Names, Server, before, encoded, missing_project, number, string,
+    Access, KEYS_KNOWN_FOR, LISTED_FOR, Names, Server, before, encoded, items, missing_project, number,
+    string,
 };
 use crate::mark::{is_marked, marked};
 use crate::protocol::{
@@ -90,8 +91,8 @@ impl GitlabTracker {
         let mut blockers = Blockers::default();
         for blocker in found.values().filter(|found| issue::blocks_others(found)) {
             let path = self.issue_path(&blocker["iid"].to_string(), "/links")?;
-            match self.server.get_all(&path) {
-                Ok(links) => blockers.add(blocker, &links),
+            match self.server.get(&path) {
+                Ok(links) => blockers.add(blocker, items(&links)),
                 // It was removed meanwhile.
                 Err(CallError::NotFound(_)) => {}
                 Err(error) => return Err(error),
@@ -115,7 +116,7 @@ impl GitlabTracker {
     fn show(&self, id: &str) -> Result<Value, CallError> {
         let found = self.find(id)?;
         let blockers = if issue::may_be_blocked(&found) {
-            issue::blockers(&found, &self.server.get_all(&self.issue_path(id, "/links")?)?)
+            issue::blockers(&found, items(&self.server.get(&self.issue_path(id, "/links")?)?))
         } else {
             Vec::new()
         };

@@ -13,7 +13,9 @@ pub(super) fn escaped(text: &str) -> String {
             after.len() < name.len() && (after.is_empty() || after.starts_with(char::is_whitespace));
         format!("{space}{}{text}", if is_action { "\\" } else { "" })
     };
-    text.split_inclusive(['\n', '\r']).map(line).collect()
+    // GitLab removes these before it searches for quick actions.
+    let text = text.replace('\r', "");
+    text.split_inclusive('\n').map(line).collect()
 }
 
 #[cfg(test)]
@@ -26,8 +28,8 @@ mod tests {
             ("/close", "\\/close"),
             ("a\n/merge \n\n  /assign @ann", "a\n\\/merge \n\n  \\/assign @ann"),
             (
-                "a\r\n/close\r\n/label ~x\r/close",
-                "a\r\n\\/close\r\n\\/label ~x\r\\/close",
+                "a\r\n/close\r\n\r/label ~x\n/me\rrge\n/\rclose",
+                "a\n\\/close\n\\/label ~x\n\\/merge\n\\/close",
             ),
             ("/create_merge_request x", "\\/create_merge_request x"),
             ("/usr/bin/env", "/usr/bin/env"),

@@ -118,6 +118,10 @@ impl Server {
                 Some(next) => next.trim().parse().ok(),
                 None => (items.len() >= PAGE).then_some(page + 1),
             };
+            // A list without pages is the same for each of them.
+            if page > 1 && items.last() == found.last() {
+                return Ok(found);
+            }
             found.extend(items);
             match next {
                 Some(next) if next > page => page = next,

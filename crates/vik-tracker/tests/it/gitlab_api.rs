@@ -24,6 +24,8 @@ pub struct State {
     pub page: usize,
     /// Whether the headers of pages are missing.
     pub hides_pages: bool,
+    /// Whether each page is the first one.
+    pub ignores_pages: bool,
     /// Whether the account may not set labels.
     pub ignores_labels: bool,
     /// How a person edits an issue right before its next change.
@@ -46,6 +48,7 @@ impl Api {
             reviewers: json!([]),
             page: 2,
             hides_pages: false,
+            ignores_pages: false,
             ignores_labels: false,
             person_edits: None,
         }));
@@ -141,8 +144,8 @@ fn respond(state: &mut State, request: &WebRequest) -> WebResponse {
         ("GET", ["issues", number, "links"]) => {
             let number: u64 = number.parse().unwrap();
             let links = state.links.iter().filter(|(of, _)| *of == number);
-            let links = links.map(|(_, link)| link.clone()).collect();
-            listed(state, request, links)
+            // This list has no pages.
+            WebResponse::json(200, &links.map(|(_, link)| link.clone()).collect())
         }
         (method, [kind @ ("issues" | "merge_requests"), number, "notes"]) => {
             let (list, subject) = match *kind {
@@ -233,7 +236,8 @@ fn list_issues(state: &State, request: &WebRequest) -> WebResponse {
 /// Returns the page of a list that was asked for.
 fn listed(state: &State, request: &WebRequest, items: Vec<Value>) -> WebResponse {
     let number = |name: &str| -> usize { request.parameter(name).unwrap().parse().unwrap() };
-    let (page, size) = (number("page"), number("per_page").min(state.page));
+    let page = if state.ignores_pages { 1 } else { number("page") };
+    let size = number("per_page").min(state.page);
     let has_more = items.len() > page * size;
     let items: Vec<Value> = items.into_iter().skip((page - 1) * size).take(size).collect();
     let response = WebResponse::json(200, &Value::from(items));
