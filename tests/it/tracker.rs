@@ -2,7 +2,8 @@
 
 mod actions;
 
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 
@@ -49,6 +50,81 @@ fn files_answer_on_stdout_with_the_exit_codes_of_the_protocol() {
     assert_eq!(files(&env, &["pull_request", "status", "vik/1"], "").0, 2);
     std::fs::remove_dir_all(env.work().join("issues")).unwrap();
     assert_eq!(files(&env, &["list"], "").0, 1);
+}
+
+/// Answers one request with a limit, and returns the head of the request.
+fn limit_once(listener: &TcpListener) -> String {
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut head = String::new();
+    for line in BufReader::new(&stream).lines().map(Result::unwrap) {
+        if line.is_empty() {
+            break;
+        }
+        head.push_str(&line.to_lowercase());
+        head.push('\n');
+    }
+    let response = "HTTP/1.1 429 Limit\r\nRetry-After: 7\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    stream.write_all(response.as_bytes()).unwrap();
+    head
+}
+
+#[test]
+fn trackers_over_http_take_tokens_from_the_environment_and_name_the_time_to_wait() {
+    let env = TestEnv::new(env!("CARGO_BIN_EXE_vik"));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/below", listener.local_addr().unwrap());
+    let run = |tracker: &str, variables: &[(&str, &str)]| {
+        let mut command = env.command("vik");
+        command.args(["tracker", tracker, "list", "--all"]);
+        for name in [
+            "CI_SERVER_URL",
+            "CI_PROJECT_PATH",
+            "GITLAB_TOKEN",
+            "REDMINE_API_KEY",
+        ] {
+            command.env_remove(name);
+        }
+        command.envs(variables.iter().copied()).output().unwrap()
+    };
+    for (tracker, variables, path, header) in [
+        (
+            "redmine",
+            [
+                ("REDMINE_URL", &*url),
+                ("REDMINE_PROJECT", "shop"),
+                ("REDMINE_API_KEY", "s3cret-key"),
+            ],
+            "get /below/projects/shop/issues.json?",
+            "x-redmine-api-key: s3cret-key\n",
+        ),
+        (
+            "gitlab",
+            [
+                ("CI_SERVER_URL", &*url),
+                ("CI_PROJECT_PATH", "group/shop"),
+                ("GITLAB_TOKEN", "s3cret-key"),
+            ],
+            "get /below/api/v4/projects/group%2fshop/issues?",
+            "private-token: s3cret-key\n",
+        ),
+    ] {
+        let (output, head) = std::thread::scope(|threads| {
+            let head = threads.spawn(|| limit_once(&listener));
+            (run(tracker, &variables), head.join().unwrap())
+        });
+        assert!(head.starts_with(path) && head.contains(header), "{head}");
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(75), "{err}");
+        assert!(err.lines().any(|line| line == "retry-after: 7"), "{err}");
+        assert!(!err.contains("s3cret"), "{err}");
+        // Without a token, nothing is sent.
+        let output = run(tracker, &variables[..2]);
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{err}");
+        assert!(err.contains(variables[2].0), "{err}");
+    }
+    let output = run("gitlab", &[("GITLAB_TOKEN", "s3cret-key")]);
+    assert_eq!(output.status.code(), Some(2));
 }
 
 #[test]
