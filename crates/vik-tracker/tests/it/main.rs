@@ -11,6 +11,7 @@ mod gitlab_api;
 mod program;
 mod redmine;
 mod redmine_api;
+mod programs;
 mod web;
 
 use std::ffi::OsStr;

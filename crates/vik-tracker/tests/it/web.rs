@@ -145,12 +145,13 @@ pub enum Fault {
 }
 
 type Handler = Box<dyn FnMut(&WebRequest) -> WebResponse + Send>;
+type Condition = Box<dyn FnMut(&WebRequest) -> bool + Send>;
 
 #[derive(Default)]
 struct Shared {
     requests: Vec<WebRequest>,
-    /// The number of requests that are answered before the fault, and the fault.
-    fault: Option<(usize, Fault)>,
+    /// A fault, and which requests it applies to.
+    fault: Option<(Condition, Fault)>,
     is_stopped: bool,
 }
 
@@ -191,8 +192,17 @@ impl WebServer {
     }
 
     /// Answers this number of requests, and all others with a fault.
-    pub fn fail_after(&self, answered: usize, fault: Fault) {
-        lock(&self.shared).fault = Some((answered, fault));
+    pub fn fail_after(&self, mut answered: usize, fault: Fault) {
+        self.fail_when(fault, move |_| {
+            let is_used_up = answered == 0;
+            answered = answered.saturating_sub(1);
+            is_used_up
+        });
+    }
+
+    /// Answers the requests that fulfil a condition with a fault.
+    pub fn fail_when(&self, fault: Fault, condition: impl FnMut(&WebRequest) -> bool + Send + 'static) {
+        lock(&self.shared).fault = Some((Box::new(condition), fault));
     }
 
     /// Answers all requests again.
@@ -228,14 +238,8 @@ fn serve(shared: &Mutex<Shared>, handler: &mut Handler, stream: &TcpStream) -> i
     let fault = {
         let mut shared = lock(shared);
         shared.requests.push(request.clone());
-        match &mut shared.fault {
-            Some((0, fault)) => Some(fault.clone()),
-            Some((left, _)) => {
-                *left -= 1;
-                None
-            }
-            None => None,
-        }
+        let fault = shared.fault.as_mut();
+        fault.and_then(|(condition, fault)| condition(&request).then(|| fault.clone()))
     };
     match fault {
         None => handler(&request).write(stream, 0),

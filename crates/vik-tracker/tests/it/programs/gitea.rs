@@ -1,0 +1,550 @@
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use serde_json::{Value, json};
+use vik_tracker::protocol::{Protocol, PullRequestDraft, Request};
+
+use super::{World, check_protocol, create, cut, days_ago, has_python, moving, program, show};
+use crate::alone;
+use crate::web::{Fault, WebRequest, WebResponse, WebServer};
+
+const TOKEN: &str = "gitea-secret";
+
+/// What the fake has: the repository `o/r`.
+#[derive(Default)]
+struct State {
+    issues: Vec<Value>,
+    labels: Vec<Value>,
+    /// The labels of the organization; `None` if the owner is a person.
+    org_labels: Option<Vec<Value>>,
+    /// The number of an issue, and the issues that it depends on; `None` if that is disabled.
+    dependencies: Option<Vec<(u64, Value)>>,
+    /// The number of an issue or a pull request, and a comment.
+    comments: Vec<(u64, Value)>,
+    pulls: Vec<Value>,
+    reviews: Vec<Value>,
+    line_comments: Vec<Value>,
+    status: Value,
+    /// Closes the first issue after this number of lists.
+    close_after: Option<usize>,
+}
+
+fn label(name: &str) -> Value {
+    // Any number that differs.
+    let id: u32 = name
+        .bytes()
+        .fold(7, |id, byte| id * 31 % 65_521 + u32::from(byte));
+    json!({"id": id, "name": name, "color": "ededed"})
+}
+
+/// Returns an open issue that was changed so many days ago.
+fn issue(number: u64, labels: &[&str], days: i64) -> Value {
+    json!({
+        "id": 1000 + number, "number": number, "title": format!("Issue {number}"), "body": "",
+        "state": "open", "html_url": format!("https://gitea.example/o/r/issues/{number}"),
+        "created_at": "2020-01-01T00:00:00Z", "updated_at": days_ago(days).to_string(),
+        "user": {"login": "ann"}, "assignees": null, "pull_request": null,
+        "labels": labels.iter().map(|name| label(name)).collect::<Vec<_>>(),
+    })
+}
+
+struct Gitea {
+    world: World,
+    state: Arc<Mutex<State>>,
+}
+
+impl Gitea {
+    fn new() -> Self {
+        let state = Arc::new(Mutex::new(State::default()));
+        let shared = Arc::clone(&state);
+        let server = WebServer::start(move |request| respond(&mut shared.lock().unwrap(), request));
+        let url = format!("{}/sub/", server.url());
+        let variables = [("GITEA_TOKEN", TOKEN), ("GITEA_REPO", "x/y"), ("GITEA_URL", &url)];
+        let tracker = program("gitea", &variables, &["--repo", "o/r"]);
+        let secrets = vec![TOKEN.to_owned()];
+        Self {
+            world: World {
+                server,
+                tracker,
+                secrets,
+            },
+            state,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    fn labels(&self, at: usize) -> Vec<String> {
+        let labels = self.state().issues[at]["labels"].clone();
+        let name = |label: &Value| label["name"].as_str().unwrap().to_owned();
+        labels.as_array().unwrap().iter().map(name).collect()
+    }
+}
+
+fn missing() -> WebResponse {
+    WebResponse::json(404, &json!({"message": "The target couldn't be found."}))
+}
+
+fn respond(state: &mut State, request: &WebRequest) -> WebResponse {
+    if request.header("authorization") != Some(&format!("token {TOKEN}")) {
+        return WebResponse::json(401, &json!({"message": "invalid username, password or token"}));
+    }
+    let segments = request.segments();
+    let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+    let ["sub", "api", "v1", segments @ ..] = segments.as_slice() else {
+        return missing();
+    };
+    let segments = match segments {
+        ["orgs", "o", "labels"] => {
+            let labels = state.org_labels.as_deref();
+            return labels.map_or_else(missing, |labels| page(request, labels));
+        }
+        ["repos", "o", "r", segments @ ..] => segments,
+        _ => return missing(),
+    };
+    let body = &request.body;
+    match (request.method.as_str(), segments) {
+        ("GET", []) => WebResponse::json(200, &json!({"default_branch": "trunk"})),
+        ("GET", ["labels"]) => page(request, &state.labels),
+        ("POST", ["labels"]) => {
+            let created = label(body["name"].as_str().unwrap());
+            state.labels.push(created.clone());
+            WebResponse::json(201, &created)
+        }
+        ("GET", ["issues"]) => {
+            let response = page(request, &listed(state, request));
+            if let Some(left) = &mut state.close_after {
+                if *left == 0 {
+                    state.issues[0]["state"] = "closed".into();
+                    state.close_after = None;
+                } else {
+                    *left -= 1;
+                }
+            }
+            response
+        }
+        ("POST", ["issues"]) => {
+            let mut created = issue(state.issues.len() as u64 + 1, &[], 0);
+            created["title"] = body["title"].clone();
+            created["body"] = body["body"].clone();
+            add_labels(state, &mut created, &body["labels"]);
+            state.issues.push(created.clone());
+            WebResponse::json(201, &created)
+        }
+        ("GET" | "POST", ["pulls"]) => pulls(state, request),
+        ("GET", ["pulls", _, "reviews"]) => page(request, &state.reviews),
+        // Without pages.
+        ("GET", ["pulls", _, "reviews", "12", "comments"]) => {
+            WebResponse::json(200, &Value::from(state.line_comments.clone()))
+        }
+        ("GET", ["pulls", _, "reviews", _, "comments"]) => WebResponse::json(200, &json!([])),
+        ("GET", ["commits", "abc", "status"]) => WebResponse::json(200, &state.status),
+        (method, ["issues", number, below @ ..]) => {
+            let number: u64 = number.parse().unwrap();
+            of_issue(state, number, method, below, request)
+        }
+        _ => missing(),
+    }
+}
+
+/// Returns at most two items, and the number of all.
+fn page(request: &WebRequest, items: &[Value]) -> WebResponse {
+    let number: usize = request.parameter("page").unwrap().parse().unwrap();
+    let (page, _) = cut(items, (number - 1) * 2, 2);
+    WebResponse::json(200, &page.into()).with_header("X-Total-Count", &items.len().to_string())
+}
+
+fn listed(state: &State, request: &WebRequest) -> Vec<Value> {
+    assert_eq!(request.parameter("type"), Some("issues"));
+    let wanted = request.parameter("state").unwrap();
+    let since = request.parameter("since").unwrap_or_default();
+    let fits = |issue: &&Value| {
+        (wanted == "all" || issue["state"] == wanted) && issue["updated_at"].as_str().unwrap() >= since
+    };
+    state.issues.iter().filter(fits).cloned().collect()
+}
+
+fn add_labels(state: &State, issue: &mut Value, ids: &Value) {
+    let labels = issue["labels"].as_array_mut().unwrap();
+    for id in ids.as_array().unwrap() {
+        let all = state.labels.iter().chain(state.org_labels.iter().flatten());
+        let added = all.into_iter().find(|label| label["id"] == *id).unwrap();
+        if !labels.contains(added) {
+            labels.push(added.clone());
+        }
+    }
+}
+
+fn of_issue(
+    state: &mut State,
+    number: u64,
+    method: &str,
+    below: &[&str],
+    request: &WebRequest,
+) -> WebResponse {
+    let body = &request.body;
+    if let ("GET", ["comments"]) = (method, below) {
+        // Without pages.
+        let found = state.comments.iter().filter(|(of, _)| *of == number);
+        let found: Vec<Value> = found.map(|(_, comment)| comment.clone()).collect();
+        return WebResponse::json(200, &found.into());
+    }
+    let Some(at) = state.issues.iter().position(|issue| issue["number"] == number) else {
+        return missing();
+    };
+    let mut found = state.issues[at].clone();
+    match (method, below) {
+        ("GET", []) => return WebResponse::json(200, &found),
+        ("GET", ["dependencies"]) => {
+            let Some(all) = &state.dependencies else {
+                return missing();
+            };
+            let of_issue = all.iter().filter(|(of, _)| *of == number);
+            return page(
+                request,
+                &of_issue.map(|(_, other)| other.clone()).collect::<Vec<_>>(),
+            );
+        }
+        ("POST", ["comments"]) => {
+            let id = state.comments.len() + 1;
+            let comment = json!({"id": id, "user": {"login": "vik"}, "body": body["body"],
+                "created_at": days_ago(0).to_string(), "html_url": "https://gitea.example/c"});
+            state.comments.push((number, comment.clone()));
+            return WebResponse::json(201, &comment);
+        }
+        ("PATCH", []) => found["state"] = body["state"].clone(),
+        ("POST", ["labels"]) => add_labels(state, &mut found, &body["labels"]),
+        ("DELETE", ["labels", id]) => {
+            let labels = found["labels"].as_array_mut().unwrap();
+            let id: u64 = id.parse().unwrap();
+            labels.retain(|label| label["id"] != id);
+        }
+        _ => return missing(),
+    }
+    found["updated_at"] = days_ago(0).to_string().into();
+    state.issues[at] = found.clone();
+    WebResponse::json(200, &found)
+}
+
+fn pulls(state: &mut State, request: &WebRequest) -> WebResponse {
+    let body = &request.body;
+    if request.method == "POST" {
+        let number = 100 + state.pulls.len();
+        let created = json!({"id": number, "number": number, "state": "open", "merged": false, "draft": false,
+            "html_url": format!("https://gitea.example/o/r/pulls/{number}"), "title": body["title"],
+            "head": {"label": body["head"], "ref": body["head"], "sha": "abc", "repo_id": 1},
+            "base": {"ref": body["base"], "repo_id": 1}});
+        state.pulls.push(created.clone());
+        return WebResponse::json(201, &created);
+    }
+    let wanted = request.parameter("state").unwrap();
+    let fits = |pull: &&Value| wanted == "all" || pull["state"] == wanted;
+    page(
+        request,
+        &state.pulls.iter().filter(fits).cloned().collect::<Vec<_>>(),
+    )
+}
+
+#[test]
+fn gitea_follows_the_protocol() {
+    let _alone = alone();
+    if !has_python() {
+        return;
+    }
+    let gitea = Gitea::new();
+    gitea.state().issues = (1..=6).map(|number| issue(number, &["vik:todo"], 90)).collect();
+    gitea.state().issues[5]["state"] = "closed".into();
+    check_protocol(&gitea.world, "1", 6, 0);
+}
+
+#[test]
+fn gitea_lists_issues_with_all_their_fields() {
+    let _alone = alone();
+    if !has_python() {
+        return;
+    }
+    let gitea = Gitea::new();
+    let world = &gitea.world;
+    let mut issues = vec![
+        issue(1, &["vik:todo", "bug"], 90),
+        issue(2, &[], 90),
+        issue(3, &["vik:todo"], 90),
+        issue(4, &[], 3),
+        issue(5, &["vik:review", "vik:todo"], 3),
+        issue(6, &[], 3),
+    ];
+    issues[0]["updated_at"] = "2020-01-02T00:00:00Z".into();
+    issues[0]["assignees"] = json!([{"login": "bob"}, {"login": "eve"}]);
+    issues[1]["user"] = Value::Null;
+    issues[2]["state"] = "closed".into();
+    issues[3]["state"] = "closed".into();
+    issues[5]["pull_request"] = json!({"merged": false});
+    let other = |number: u64, name: &str, state: &str| json!({"id": 1000 + number, "number": number, "state": state, "repository": {"full_name": name}});
+    gitea.state().dependencies = Some(vec![
+        (1, other(5, "o/r", "open")),
+        (1, other(4, "o/r", "closed")),
+        (1, other(9, "o/other", "open")),
+        (1, other(2, "o/r", "open")),
+    ]);
+    gitea.state().issues = issues;
+    assert_eq!(world.ids(false), ["1", "2", "4", "5"]);
+    assert_eq!(world.ids(true), ["1", "2", "3", "4", "5"]);
+    let list = world.call(&Request::List { all: false });
+    assert_eq!(
+        list[0],
+        json!({
+            "id": "1", "title": "Issue 1", "state": "todo", "description": "",
+            "created_at": "2020-01-01T00:00:00Z", "updated_at": "2020-01-02T00:00:00Z",
+            "labels": ["bug", "vik:todo"], "url": "https://gitea.example/o/r/issues/1",
+            "author": "ann", "assignee": "bob", "assignees": ["bob", "eve"], "blocked_by": ["2", "5"],
+        })
+    );
+    let states: Vec<&Value> = list
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|found| &found["state"])
+        .collect();
+    assert_eq!(states, ["todo", "none", "closed", "review"]);
+    assert_eq!(list[1]["author"], "Ghost");
+    for (at, id) in world.ids(false).iter().enumerate() {
+        assert_eq!(world.call(&show(id)), list[at]);
+    }
+    for missing in [
+        "6",
+        "7",
+        "01",
+        "x",
+        "1/comments",
+        "99999999999999999999",
+        "o/other#1",
+    ] {
+        world.fails(&show(missing), 66);
+    }
+    assert!(world.call(&Request::Capabilities).get("states").is_none());
+}
+
+#[test]
+fn gitea_reads_pages_again_that_moved_meanwhile() {
+    let _alone = alone();
+    if !has_python() {
+        return;
+    }
+    let gitea = Gitea::new();
+    gitea.state().issues = (1..=6).map(|number| issue(number, &[], 90)).collect();
+    // The first issue is closed after the first page, so that the third one moves to that page.
+    gitea.state().close_after = Some(0);
+    assert_eq!(gitea.world.ids(false), ["2", "3", "4", "5", "6"]);
+}
+
+#[test]
+fn gitea_adds_the_new_label_before_it_removes_others() {
+    let _alone = alone();
+    if !has_python() {
+        return;
+    }
+    let gitea = Gitea::new();
+    let world = &gitea.world;
+    gitea.state().issues = vec![issue(1, &["bug", "vik:todo", "vik:old state"], 0)];
+    gitea.state().labels = ["a", "b", "c"].map(label).to_vec();
+    gitea.state().org_labels = Some(["x", "y", "vik:review"].map(label).to_vec());
+    let moved = |is: bool, state: &str| (is, state.to_owned());
+    // An issue with two states, as during a move, is in both.
+    assert_eq!(world.move_issue("1", "todo", "review"), moved(true, "review"));
+    let at = "/sub/api/v1/repos/o/r/issues/1/labels";
+    assert_eq!(
+        world.changes(),
+        [
+            format!("POST {at}"),
+            format!("DELETE {at}/{}", label("vik:todo")["id"]),
+            format!("DELETE {at}/{}", label("vik:old state")["id"])
+        ]
+    );
+    assert_eq!(gitea.labels(0), ["bug", "vik:review"]);
+    assert_eq!(gitea.state().labels.len(), 3);
+    // A person has moved it.
+    assert_eq!(world.move_issue("1", "todo", "ready"), moved(false, "review"));
+    assert_eq!(world.changes(), [""; 0]);
+    // The label is new.
+    assert_eq!(world.move_issue("1", "review", "to do"), moved(true, "to do"));
+    assert_eq!(gitea.labels(0), ["bug", "vik:to do"]);
+    assert_eq!(world.move_issue("1", "to do", "closed"), moved(true, "closed"));
+    assert_eq!(world.move_issue("1", "to do", "todo"), moved(false, "closed"));
+    assert_eq!(world.move_issue("1", "closed", "todo"), moved(true, "todo"));
+    assert_eq!(world.move_issue("1", "todo", "none"), moved(true, "none"));
+    assert_eq!(gitea.labels(0), ["bug"]);
+    world.fails(&moving("2", "todo", "none"), 66);
+    // After the first step, the issue stays in its state.
+    assert_eq!(world.move_issue("1", "none", "todo"), moved(true, "todo"));
+    world.server.take_requests();
+    world
+        .server
+        .fail_after(1, Fault::Respond(WebResponse::json(403, &Value::Null)));
+    world.fails(&moving("1", "todo", "review"), 1);
+    assert_eq!(gitea.labels(0), ["bug", "vik:todo"]);
+}
+
+#[test]
+fn gitea_creates_once_with_state_and_labels() {
+    let _alone = alone();
+    if !has_python() {
+        return;
+    }
+    let gitea = Gitea::new();
+    let world = &gitea.world;
+    let request = create("k.1", "New", "Text", Some("todo"), &["bug"]);
+    let url = "https://gitea.example/o/r/issues/1";
+    assert_eq!(
+        world.call(&request),
+        json!({"id": "1", "created": true, "url": url})
+    );
+    assert_eq!(
+        world.call(&request),
+        json!({"id": "1", "created": false, "url": url})
+    );
+    assert_eq!(gitea.labels(0), ["bug", "vik:todo"]);
+    assert!(world.label("1", &["a b", "bug"], &["vik:todo", "x"]));
+    assert!(!world.label("1", &["a b"], &["x"]));
+    // The label was taken off.
+    let shown = world.call(&show("1"));
+    assert_eq!(
+        (&shown["state"], &shown["labels"]),
+        (&json!("none"), &json!(["a b", "bug"]))
+    );
+}
+
+#[test]
+fn gitea_finds_a_pull_request_by_its_branch() {
+    let _alone = alone();
+    if !has_python() {
+        return;
+    }
+    let gitea = Gitea::new();
+    let world = &gitea.world;
+    let head = || "vik/1".to_owned();
+    let open = |head: &str, base: Option<&str>| {
+        world.call(&Request::OpenPullRequest {
+            head: head.to_owned(),
+            input: PullRequestDraft {
+                title: "Show the total".to_owned(),
+                body: String::new(),
+                base: base.map(str::to_owned),
+            },
+        })
+    };
+    let status = || world.tracker.call(&Request::PullRequestStatus { head: head() });
+    assert_eq!(status().unwrap_err().exit_code(), 66);
+    world.fails(&Request::PullRequestComments { head: head() }, 66);
+    let url = "https://gitea.example/o/r/pulls/100";
+    assert_eq!(
+        open("vik/1", None),
+        json!({"id": "100", "created": true, "url": url})
+    );
+    assert_eq!(
+        open("vik/1", None),
+        json!({"id": "100", "created": false, "url": url})
+    );
+    assert_eq!(open("vik/2", Some("next"))["id"], "101");
+    {
+        let mut state = gitea.state();
+        assert_eq!(state.pulls[0]["base"]["ref"], "trunk");
+        assert_eq!(state.pulls[1]["base"]["ref"], "next");
+        // A branch of the same name in a fork.
+        let mut fork = state.pulls[0].clone();
+        fork["id"] = 102.into();
+        fork["number"] = 102.into();
+        fork["head"]["repo_id"] = 2.into();
+        state.pulls.push(fork);
+        state.status = json!({"state": "pending", "total_count": 0});
+        let review = |id: u64, login: &str, kind: &str, body: &str, at: u64| {
+            json!({"id": id, "user": {"login": login}, "state": kind, "body": body, "dismissed": false,
+                "submitted_at": format!("2026-01-01T01:00:0{at}+01:00"), "html_url": "https://gitea.example/v"})
+        };
+        state.reviews = vec![
+            review(12, "ann", "REQUEST_CHANGES", "Please.", 2),
+            review(13, "bob", "APPROVED", "", 3),
+            review(14, "ann", "COMMENT", "Hm.", 5),
+            review(15, "eve", "PENDING", "Draft.", 6),
+        ];
+        state.line_comments = vec![
+            json!({"id": 3, "user": {"login": "ann"}, "body": "Here.", "path": "src/a.rs",
+            "position": 0, "original_position": 7, "created_at": "2026-01-01T00:00:04Z",
+            "html_url": "https://gitea.example/l"}),
+        ];
+        let first = json!({"id": 4, "user": {"login": "eve"}, "body": "First.",
+            "created_at": "2026-01-01T00:00:01Z", "html_url": "https://gitea.example/i"});
+        state.comments.push((100, first));
+    }
+    assert_eq!(
+        status().unwrap(),
+        json!({"id": "100", "url": url, "state": "open", "draft": false, "checks": "none",
+            "review": "changes_requested"})
+    );
+    let found = world.call(&Request::PullRequestComments { head: head() });
+    let bodies: Vec<&Value> = found
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|found| &found["body"])
+        .collect();
+    assert_eq!(bodies, ["First.", "Please.", "Here.", "Hm."]);
+    assert_eq!(
+        (&found[2]["path"], &found[2]["line"]),
+        (&json!("src/a.rs"), &json!(7))
+    );
+    for (state, expected) in [
+        ("pending", "pending"),
+        ("success", "passed"),
+        ("warning", "passed"),
+        ("failure", "failed"),
+        ("error", "failed"),
+    ] {
+        gitea.state().status = json!({"state": state, "total_count": 2});
+        assert_eq!(status().unwrap()["checks"], expected);
+    }
+    // Merged, and the branch was removed.
+    {
+        let mut state = gitea.state();
+        state.reviews[0]["dismissed"] = true.into();
+        state.pulls[0]["state"] = "closed".into();
+        state.pulls[0]["merged"] = true.into();
+        state.pulls[0]["head"]["ref"] = "refs/pull/100/head".into();
+    }
+    let merged = status().unwrap();
+    assert_eq!(
+        (&merged["state"], &merged["review"]),
+        (&json!("merged"), &json!("approved"))
+    );
+    assert_eq!(open("vik/1", None)["id"], "103");
+    assert_eq!(status().unwrap()["id"], "103");
+}
+
+#[test]
+fn gitea_without_the_repository_is_a_failure() {
+    let _alone = alone();
+    if !has_python() {
+        return;
+    }
+    let gitea = Gitea::new();
+    let url = gitea.world.server.url() + "/sub";
+    let tracker = |token: &str, repository: &str| {
+        let variables = [
+            ("GITEA_TOKEN", token),
+            ("GITEA_URL", url.as_str()),
+            ("GITEA_REPO", repository),
+        ];
+        program("gitea", &variables, &[])
+    };
+    let list = Request::List { all: false };
+    let error = tracker(TOKEN, "o/other").call(&list).unwrap_err();
+    assert!(
+        error.exit_code() == 1 && error.to_string().contains("cannot find the repository"),
+        "{error}"
+    );
+    let error = tracker("wrong", "o/r").call(&list).unwrap_err();
+    assert!(
+        error.exit_code() == 1 && error.to_string().contains("status 401"),
+        "{error}"
+    );
+}

@@ -1,0 +1,486 @@
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use serde_json::{Value, json};
+use vik_tracker::protocol::{CallError, Protocol, Request};
+
+use super::{World, check_protocol, comments, create, cut, days_ago, has_python, moving, program, show};
+use crate::alone;
+use crate::web::{Fault, WebRequest, WebResponse, WebServer};
+
+const TOKEN: &str = "jira-secret";
+/// The mail address, a colon and the token, in Base64.
+const PAIR: &str = "YW5uQGV4YW1wbGUuY29tOmppcmEtc2VjcmV0";
+
+/// What the fake has: issues of the project `ENG`.
+#[derive(Default)]
+struct State {
+    issues: Vec<Value>,
+    /// The key of an issue, and a comment.
+    comments: Vec<(String, Value)>,
+    /// A person moves the first issue to this status before the next transition.
+    moved_by_person: Option<&'static str>,
+    /// The JQL of the last search.
+    jql: String,
+}
+
+const STATUSES: [(&str, &str); 4] = [
+    ("Done", "done"),
+    ("To Do", "new"),
+    ("In Progress", "indeterminate"),
+    ("In Review", "indeterminate"),
+];
+
+fn status(name: &str) -> Value {
+    let (_, category) = STATUSES.iter().find(|(known, _)| *known == name).unwrap();
+    json!({"name": name, "statusCategory": {"key": category}})
+}
+
+fn time(days: i64) -> String {
+    days_ago(days).strftime("%Y-%m-%dT%H:%M:%S.000+0000").to_string()
+}
+
+/// Returns an issue that was changed so many days ago.
+fn issue(number: usize, name: &str, labels: &[&str], days: i64) -> Value {
+    json!({"id": format!("1000{number}"), "key": format!("ENG-{number}"), "fields": {
+        "summary": format!("Issue {number}"), "description": null, "status": status(name),
+        "priority": {"id": "3", "name": "Medium"}, "labels": labels, "issuelinks": [],
+        "created": "2020-01-01T02:00:00.000+0200", "updated": time(days),
+        "creator": {"accountId": "acc-1", "displayName": "Ann"}, "assignee": null,
+    }})
+}
+
+struct Jira {
+    world: World,
+    state: Arc<Mutex<State>>,
+}
+
+impl Jira {
+    fn new() -> Self {
+        let state = Arc::new(Mutex::new(State::default()));
+        let shared = Arc::clone(&state);
+        let server = WebServer::start(move |request| respond(&mut shared.lock().unwrap(), request));
+        let url = server.url();
+        let variables = [
+            ("JIRA_EMAIL", "ann@example.com"),
+            ("JIRA_API_TOKEN", TOKEN),
+            ("JIRA_BASE_URL", &url),
+            ("JIRA_PROJECT", "ENG"),
+        ];
+        let tracker = program("jira", &variables, &[]);
+        let secrets = vec![TOKEN.to_owned(), PAIR.to_owned()];
+        Self {
+            world: World {
+                server,
+                tracker,
+                secrets,
+            },
+            state,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+}
+
+fn respond(state: &mut State, request: &WebRequest) -> WebResponse {
+    let ok = |body: Value| WebResponse::json(200, &body);
+    let refused = |status: u16, message: &str| {
+        WebResponse::json(status, &json!({"errorMessages": [message], "errors": {}}))
+    };
+    if request.header("authorization") != Some(&format!("Basic {PAIR}")) {
+        return refused(401, "Client must be authenticated to access this resource.");
+    }
+    let body = &request.body;
+    let segments = request.segments();
+    let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+    let ["rest", "api", "3", segments @ ..] = segments.as_slice() else {
+        return refused(404, "no such resource");
+    };
+    match (request.method.as_str(), segments) {
+        ("POST", ["search", "jql"]) => search(state, body),
+        ("GET", ["project", "ENG", "statuses"]) => {
+            let all = STATUSES.map(|(name, _)| status(name));
+            ok(json!([{"name": "Task", "statuses": all}, {"name": "Bug", "statuses": [status("To Do")]}]))
+        }
+        ("POST", ["issue"]) => {
+            let fields = &body["fields"];
+            assert_eq!(fields["project"]["key"], "ENG");
+            assert_eq!(fields["issuetype"]["name"], "Task");
+            let mut created = issue(state.issues.len() + 1, "To Do", &[], 0);
+            for name in ["summary", "description", "labels"] {
+                created["fields"][name] = fields[name].clone();
+            }
+            created["fields"]["created"] = time(0).into();
+            state.issues.push(created.clone());
+            WebResponse::json(201, &json!({"id": created["id"], "key": created["key"]}))
+        }
+        (method, ["issue", key, below @ ..]) => {
+            let Some(at) = state.issues.iter().position(|issue| issue["key"] == *key) else {
+                return refused(
+                    404,
+                    "Issue does not exist or you do not have permission to see it.",
+                );
+            };
+            of_issue(state, at, method, below, request)
+        }
+        _ => refused(404, "no such resource"),
+    }
+}
+
+/// Returns at most two issues. The token is the number of issues before them.
+fn search(state: &mut State, body: &Value) -> WebResponse {
+    let jql = body["jql"].as_str().unwrap().to_owned();
+    assert!(jql.starts_with("project = \"ENG\""), "{jql}");
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let fits = |issue: &&Value| {
+        let fields = &issue["fields"];
+        let has_label = fields["labels"].as_array().unwrap().contains(&json!("vik"));
+        let is_done = fields["status"]["statusCategory"]["key"] == "done";
+        if jql.contains("updated >= -14d") {
+            has_label && !is_done || text(&fields["updated"]) >= time(14)
+        } else {
+            !jql.contains("created >= -30d") || text(&fields["created"]) >= time(30)
+        }
+    };
+    let found: Vec<Value> = state.issues.iter().filter(fits).cloned().collect();
+    let at = body["nextPageToken"]
+        .as_str()
+        .map_or(0, |token| token.parse().unwrap());
+    let (page, more) = cut(&found, at, 2);
+    let mut answer = json!({"issues": page, "isLast": !more});
+    if more {
+        answer["nextPageToken"] = (at + 2).to_string().into();
+    }
+    state.jql = jql;
+    WebResponse::json(200, &answer)
+}
+
+fn of_issue(state: &mut State, at: usize, method: &str, below: &[&str], request: &WebRequest) -> WebResponse {
+    let body = &request.body;
+    let key = state.issues[at]["key"].as_str().unwrap().to_owned();
+    let done = || WebResponse::json(204, &Value::Null);
+    match (method, below) {
+        ("GET", []) => WebResponse::json(200, &state.issues[at]),
+        ("PUT", []) => {
+            let labels = state.issues[at]["fields"]["labels"].as_array_mut().unwrap();
+            for change in body["update"]["labels"].as_array().unwrap() {
+                labels.retain(|label| *label != change["add"] && *label != change["remove"]);
+                if change["add"].is_string() {
+                    labels.push(change["add"].clone());
+                }
+            }
+            done()
+        }
+        ("GET", ["transitions"]) => {
+            // There is one to each other status.
+            let now = &state.issues[at]["fields"]["status"]["name"];
+            let others = STATUSES.iter().enumerate().filter(|(_, (name, _))| now != name);
+            let transitions: Vec<Value> = others
+                .map(|(id, (name, _))| json!({"id": id.to_string(), "name": "Go", "to": status(name)}))
+                .collect();
+            WebResponse::json(200, &json!({"transitions": transitions}))
+        }
+        ("POST", ["transitions"]) => {
+            if let Some(name) = state.moved_by_person.take() {
+                state.issues[at]["fields"]["status"] = status(name);
+                let body = json!({"errorMessages": ["It seems that you have tried to perform an illegal workflow operation."]});
+                return WebResponse::json(400, &body);
+            }
+            let id: usize = body["transition"]["id"].as_str().unwrap().parse().unwrap();
+            state.issues[at]["fields"]["status"] = status(STATUSES[id].0);
+            done()
+        }
+        ("GET", ["comment"]) => {
+            assert_eq!(request.parameter("orderBy"), Some("created"));
+            let of_issue = state.comments.iter().filter(|(of, _)| *of == key);
+            let found: Vec<Value> = of_issue.map(|(_, comment)| comment.clone()).collect();
+            let at = request.parameter("startAt").unwrap().parse().unwrap();
+            let (page, _) = cut(&found, at, 2);
+            WebResponse::json(
+                200,
+                &json!({"startAt": at, "maxResults": 2, "total": found.len(), "comments": page}),
+            )
+        }
+        ("POST", ["comment"]) => {
+            assert_eq!(
+                (&body["body"]["type"], &body["body"]["version"]),
+                (&json!("doc"), &json!(1))
+            );
+            let id = (state.comments.len() + 1).to_string();
+            let comment = json!({"id": id, "author": {"accountId": "acc-2", "emailAddress": "vik@example.com"},
+                "body": body["body"], "created": time(0)});
+            state.comments.push((key, comment.clone()));
+            WebResponse::json(201, &comment)
+        }
+        _ => WebResponse::json(404, &Value::Null),
+    }
+}
+
+#[test]
+fn jira_follows_the_protocol() {
+    let _alone = alone();
+    if !has_python() {
+        return;
+    }
+    let jira = Jira::new();
+    jira.state().issues = (1..=6).map(|at| issue(at, "To Do", &["vik"], 90)).collect();
+    jira.state().issues[5]["fields"]["status"] = status("Done");
+    check_protocol(&jira.world, "ENG-1", 6, 1);
+}
+
+#[test]
+fn jira_lists_issues_with_all_their_fields() {
+    let _alone = alone();
+    if !has_python() {
+        return;
+    }
+    let jira = Jira::new();
+    let world = &jira.world;
+    let mut issues = vec![
+        issue(1, "To Do", &["vik", "bug"], 90),
+        issue(2, "To Do", &[], 90),
+        issue(3, "In Progress", &[], 3),
+        issue(4, "Done", &["vik"], 90),
+        issue(5, "Done", &[], 3),
+        issue(6, "In Review", &["vik"], 90),
+    ];
+    let link = |kind: &str, inward: &str, side: &str, key: &str, name: &str| json!({"type": {"name": kind, "inward": inward}, side: {"key": key, "fields": {"status": status(name)}}});
+    let fields = &mut issues[0]["fields"];
+    fields["updated"] = "2020-01-02T03:04:05.678-0100".into();
+    fields["assignee"] = json!({"accountId": "acc-2", "emailAddress": "bob@example.com"});
+    fields["issuelinks"] = json!([
+        link("Blocks", "is blocked by", "inwardIssue", "ENG-6", "In Review"),
+        link("Blocks", "is blocked by", "inwardIssue", "ENG-4", "Done"),
+        link("Blocks", "is blocked by", "outwardIssue", "ENG-2", "To Do"),
+        link("Relates", "relates to", "inwardIssue", "ENG-3", "In Progress"),
+    ]);
+    jira.state().issues = issues;
+    assert_eq!(world.ids(false), ["ENG-1", "ENG-3", "ENG-5", "ENG-6"]);
+    assert_eq!(
+        jira.state().jql,
+        "project = \"ENG\" AND ((labels = \"vik\" AND statusCategory != Done) OR updated >= -14d) \
+         ORDER BY created ASC, key ASC"
+    );
+    assert_eq!(world.ids(true).len(), 6);
+    let list = world.call(&Request::List { all: false });
+    assert_eq!(
+        list[0],
+        json!({
+            "id": "ENG-1", "title": "Issue 1", "state": "To Do", "description": "", "priority": 3,
+            "created_at": "2020-01-01T00:00:00Z", "updated_at": "2020-01-02T04:04:05Z",
+            "labels": ["bug", "vik"], "url": format!("{}/browse/ENG-1", world.server.url()),
+            "author": "acc-1", "assignee": "bob@example.com", "blocked_by": ["ENG-6"],
+        })
+    );
+    let states: Vec<&Value> = list
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|found| &found["state"])
+        .collect();
+    // The label was taken off, and a closed issue is seen.
+    assert_eq!(states, ["To Do", "none", "Done", "In Review"]);
+    for (at, id) in world.ids(false).iter().enumerate() {
+        assert_eq!(world.call(&show(id)), list[at]);
+    }
+    // Jira shows an issue that has left the project under its old key.
+    jira.state().issues[1]["key"] = "ENG-20".into();
+    for missing in [
+        "ENG-2",
+        "ENG-9",
+        "OPS-1",
+        "ENG-01",
+        "eng-1",
+        "ENG-1-1",
+        "10001",
+        "ENG-1/comment",
+    ] {
+        world.fails(&show(missing), 66);
+    }
+    let states = world.call(&Request::Capabilities)["states"].clone();
+    assert_eq!(
+        states,
+        json!(["To Do", "In Progress", "In Review", "Done", "none"])
+    );
+}
+
+#[test]
+fn jira_moves_only_what_no_person_has_moved() {
+    let _alone = alone();
+    if !has_python() {
+        return;
+    }
+    let jira = Jira::new();
+    let world = &jira.world;
+    jira.state().issues = vec![issue(1, "To Do", &["vik"], 0), issue(2, "To Do", &[], 0)];
+    let moved = |is: bool, state: &str| (is, state.to_owned());
+    assert_eq!(
+        world.move_issue("ENG-1", "To Do", "In Progress"),
+        moved(true, "In Progress")
+    );
+    let transitions = |number: usize| format!("POST /rest/api/3/issue/ENG-{number}/transitions");
+    assert_eq!(world.changes(), [transitions(1)]);
+    assert_eq!(
+        world.move_issue("ENG-1", "To Do", "Done"),
+        moved(false, "In Progress")
+    );
+    assert_eq!(world.changes(), [""; 0]);
+    // A person moves it after it was read: the transition is not one of the new status.
+    jira.state().moved_by_person = Some("In Review");
+    assert_eq!(
+        world.move_issue("ENG-1", "In Progress", "Done"),
+        moved(false, "In Review")
+    );
+    world.changes();
+    // The label comes last.
+    assert_eq!(world.move_issue("ENG-2", "To Do", "Done"), moved(false, "none"));
+    assert_eq!(
+        world.move_issue("ENG-2", "none", "In Review"),
+        moved(true, "In Review")
+    );
+    assert_eq!(
+        world.changes(),
+        [transitions(2), "PUT /rest/api/3/issue/ENG-2".to_owned()]
+    );
+    assert_eq!(
+        world.move_issue("ENG-2", "In Review", "none"),
+        moved(true, "none")
+    );
+    // An earlier call was interrupted before it added the label.
+    assert_eq!(
+        world.move_issue("ENG-2", "none", "In Review"),
+        moved(true, "In Review")
+    );
+    let error = world.fails(&moving("ENG-1", "In Review", "Shipped"), 1);
+    assert!(
+        error.contains("no transition leads to `Shipped`; there are: Done, To Do"),
+        "{error}"
+    );
+    // The transition is refused for another reason.
+    jira.state().moved_by_person = Some("In Review");
+    let error = world.fails(&moving("ENG-1", "In Review", "Done"), 1);
+    assert!(error.contains("illegal workflow operation"), "{error}");
+    assert_eq!(
+        world.move_issue("ENG-1", "In Review", "Done"),
+        moved(true, "Done")
+    );
+    world.fails(&moving("ENG-1", "Done", "none"), 1);
+    world.fails(&moving("OPS-1", "To Do", "Done"), 66);
+}
+
+#[test]
+fn jira_creates_once_with_state_and_labels() {
+    let _alone = alone();
+    if !has_python() {
+        return;
+    }
+    let jira = Jira::new();
+    let world = &jira.world;
+    let request = create("k.1", "New", "Text", Some("In Progress"), &["bug"]);
+    let url = format!("{}/browse/ENG-1", world.server.url());
+    assert_eq!(
+        world.call(&request),
+        json!({"id": "ENG-1", "created": true, "url": url})
+    );
+    assert_eq!(
+        world.call(&request),
+        json!({"id": "ENG-1", "created": false, "url": url})
+    );
+    let shown = world.call(&show("ENG-1"));
+    assert_eq!(
+        (&shown["state"], &shown["labels"]),
+        (&json!("In Progress"), &json!(["bug", "vik"]))
+    );
+    // The call was interrupted after the issue was created.
+    jira.state().issues[0] = {
+        let mut created = jira.state().issues[0].clone();
+        created["fields"]["status"] = status("To Do");
+        created["fields"]["labels"] = json!(["bug"]);
+        created
+    };
+    assert_eq!(world.call(&request)["created"], false);
+    assert_eq!(world.call(&show("ENG-1"))["state"], "In Progress");
+    // Without a state, no stage takes it, whatever its labels are.
+    world.call(&create("k.2", "New", "", None, &["vik"]));
+    let shown = world.call(&show("ENG-2"));
+    assert_eq!(
+        (&shown["state"], &shown["description"]),
+        (&json!("none"), &json!("<!-- vik:k.2 -->"))
+    );
+    assert!(world.label("ENG-2", &["vik", "new"], &["x"]));
+    assert!(!world.label("ENG-2", &["vik"], &["x"]));
+    assert_eq!(world.call(&show("ENG-2"))["labels"], json!(["new", "vik"]));
+}
+
+#[test]
+fn jira_documents_become_markdown() {
+    let _alone = alone();
+    if !has_python() {
+        return;
+    }
+    let jira = Jira::new();
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let with = |kind: &str, content: Value| json!({"type": kind, "content": content});
+    let paragraph = |content: &str| with("paragraph", json!([text(content)]));
+    let item = |content: Value| with("listItem", content);
+    let mut heading = with("heading", json!([text("Title")]));
+    heading["attrs"] = json!({"level": 2});
+    let mut code = with("codeBlock", json!([text("a\n  b")]));
+    code["attrs"] = json!({"language": "sh"});
+    let description = json!({"type": "doc", "version": 1, "content": [
+        heading,
+        with("paragraph", json!([
+            text("see "),
+            {"type": "text", "text": "here", "marks": [{"type": "link", "attrs": {"href": "https://x.example"}}]},
+            {"type": "hardBreak"},
+            {"type": "text", "text": "bold", "marks": [{"type": "strong"}]},
+            text(" "),
+            {"type": "mention", "attrs": {"id": "1", "text": "@Ann"}},
+        ])),
+        with("bulletList", json!([
+            item(json!([paragraph("one"), with("orderedList", json!([item(json!([paragraph("first")]))]))])),
+            item(json!([paragraph("two")])),
+        ])),
+        code,
+        with("blockquote", json!([paragraph("said")])),
+        {"type": "rule"},
+        {"type": "unknown", "content": [paragraph("kept")]},
+        with("table", json!([with("tableRow", json!([with("tableCell", json!([paragraph("a")])),
+            with("tableCell", json!([paragraph("b")]))]))])),
+    ]});
+    let mut found = issue(1, "To Do", &["vik"], 0);
+    found["fields"]["description"] = description;
+    jira.state().issues = vec![found];
+    let shown = jira.world.call(&show("ENG-1"));
+    let expected = "## Title\n\nsee [here](https://x.example)\n**bold** @Ann\n\n- one\n  1. first\n- two\n\n\
+                    ```sh\na\n  b\n```\n\n> said\n\n---\n\nkept\n\n| a | b |";
+    assert_eq!(shown["description"], expected);
+    assert!(jira.world.comment("ENG-1", "k", "a\n\n\nb"));
+    let found = jira.world.call(&comments("ENG-1"));
+    assert_eq!(
+        (&found[0]["body"], &found[0]["author"]),
+        (&json!("a\n\n\nb\n\n<!-- vik:k -->"), &json!("vik@example.com"))
+    );
+    assert_eq!(
+        found[0]["url"],
+        format!("{}/browse/ENG-1?focusedCommentId=1", jira.world.server.url())
+    );
+}
+
+#[test]
+fn jira_limits_name_the_time_to_wait() {
+    let _alone = alone();
+    if !has_python() {
+        return;
+    }
+    let jira = Jira::new();
+    let reset = (jiff::Timestamp::now() + jiff::SignedDuration::from_secs(300)).strftime("%Y-%m-%dT%H:%MZ");
+    let response = WebResponse::json(429, &Value::Null).with_header("X-RateLimit-Reset", &reset.to_string());
+    jira.world.server.fail_after(0, Fault::Respond(response));
+    let error = jira.world.tracker.call(&show("ENG-1")).unwrap_err();
+    let CallError::Later { wait, .. } = error else {
+        panic!("{error:?}")
+    };
+    assert!((200..=300).contains(&wait.as_secs()), "{wait:?}");
+}
