@@ -238,6 +238,8 @@ def parse(options):
 
     if "capabilities" in VERBS:
         add("capabilities")
+    if "states" in VERBS:
+        add("states").add_argument("--create", type=argument, action="append", default=[])
     if "list" in VERBS:
         add("list").add_argument("--all", action="store_true")
     if "show" in VERBS:
@@ -270,6 +272,9 @@ def call(tracker, args):
     """Carries out a request. Returns the JSON of the answer."""
     if args.verb == "capabilities":
         return present(protocol=1, name=NAME, verbs=VERBS, states=tracker.states())
+    if args.verb == "states":
+        states, created = tracker.create_states(args.create)
+        return {"states": states, "created": created}
     if args.verb == "list":
         return tracker.list(args.all)
     if args.verb == "show":
@@ -331,6 +336,7 @@ def main():
 NAME = "gitea"
 VERBS = [
     "capabilities",
+    "states",
     "list",
     "show",
     "move",
@@ -485,15 +491,19 @@ class Tracker:
     def show(self, id):
         return self.issue(self.find(id))
 
-    def label_ids(self, names):
-        """Returns the ids of labels. Creates those that neither repository nor owner has."""
-        if not names:
-            return []
+    def create_states(self, wanted):
+        """Creates the labels of states that do not exist. Returns all states and the new ones."""
+        known = [name.removeprefix(STATE_LABEL) for name in self.known_labels() if name.startswith(STATE_LABEL)]
+        known.append(CLOSED)
+        created = [state for state in dict.fromkeys(wanted) if state not in [*known, NONE]]
+        self.label_ids([STATE_LABEL + state for state in created])
+        return sorted([*known, *created]), created
+
+    def known_labels(self):
+        """Returns the ids of the labels of the repository and its owner, by their names."""
         ids = {}
         owner = self.repo.split("/")[0]
         for path in ("labels", f"/orgs/{owner}/labels"):
-            if all(name in ids for name in names):
-                break
             try:
                 for label in self.all_pages(path):
                     ids.setdefault(label["name"], label["id"])
@@ -501,6 +511,11 @@ class Tracker:
                 # The owner is a person.
                 if error.code != NOT_FOUND or path == "labels":
                     raise
+        return ids
+
+    def label_ids(self, names):
+        """Returns the ids of labels. Creates those that neither repository nor owner has."""
+        ids = self.known_labels() if names else {}
         for name in names:
             if name not in ids:
                 label = {"name": name, "color": "#ededed"}
@@ -563,6 +578,10 @@ class Tracker:
         return True
 
     def label(self, id, add, remove):
+        for name in [*add, *remove]:
+            # Gitea ignores case in the names of labels.
+            if name.lower().startswith(STATE_LABEL):
+                raise CallError(FAILED, f"the label {name!r} is a state: use `move`")
         found = self.labels(self.find(id))
         add = [name for name in dict.fromkeys(add) if name not in found]
         remove = [found[name] for name in dict.fromkeys(remove) if name in found]

@@ -245,6 +245,8 @@ def parse(options):
 
     if "capabilities" in VERBS:
         add("capabilities")
+    if "states" in VERBS:
+        add("states").add_argument("--create", type=argument, action="append", default=[])
     if "list" in VERBS:
         add("list").add_argument("--all", action="store_true")
     if "show" in VERBS:
@@ -277,6 +279,9 @@ def call(tracker, args):
     """Carries out a request. Returns the JSON of the answer."""
     if args.verb == "capabilities":
         return present(protocol=1, name=NAME, verbs=VERBS, states=tracker.states())
+    if args.verb == "states":
+        states, created = tracker.create_states(args.create)
+        return {"states": states, "created": created}
     if args.verb == "list":
         return tracker.list(args.all)
     if args.verb == "show":

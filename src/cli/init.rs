@@ -47,11 +47,15 @@ pub enum TrackerKind {
     Files,
     /// GitHub issues, with `gh`
     Github,
-    /// GitLab issues, with `glab`
+    /// GitLab issues, with a token
     Gitlab,
-    /// Linear, with `curl`
+    /// Gitea or Forgejo issues, with a token and Python 3
+    Gitea,
+    /// Redmine, with an API key
+    Redmine,
+    /// Linear, with an API key and Python 3
     Linear,
-    /// Jira, with `curl`
+    /// Jira Cloud, with an API token and Python 3
     Jira,
 }
 
@@ -83,6 +87,7 @@ pub fn run(workflow: &Path, args: &InitArgs) -> CliResult {
         print("\n");
         let examination = doctor::examine(&path, false)?;
         print(&doctor::text(&examination, false, colored(&io::stdout())));
+        doctor::offer_states(&examination)?;
     }
     // Findings of `doctor` are the next steps; `init` itself has succeeded.
     Ok(Exit::Done)

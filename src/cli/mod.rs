@@ -41,7 +41,7 @@ mod tracker;
 mod uninstall;
 mod unknown;
 
-use std::io::{IsTerminal, Write};
+use std::io::{BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -133,6 +133,15 @@ fn dispatch(cli: &Cli) -> CliResult {
         Verb::Man => schema::man(),
         Verb::Unknown(command) => unknown::refuse(command),
     }
+}
+
+/// Asks a question. Returns whether the answer is yes.
+fn confirm(input: &mut dyn BufRead, output: &mut dyn Write, question: &str) -> std::io::Result<bool> {
+    output.write_all(question.as_bytes())?;
+    output.flush()?;
+    let mut answer = String::new();
+    input.read_line(&mut answer)?;
+    Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
 /// Returns the workflow of the hook in which Vik runs, unless another one is given. A hook runs in

@@ -1,7 +1,7 @@
 //! Labels as states, for trackers that only distinguish open and closed issues: `vik:todo` is the
 //! state `todo` of an open issue. One without such a label is in the state `none`.
 
-use crate::protocol::CallError;
+use crate::protocol::{CallError, States};
 
 /// The state of an open issue without a label for a state.
 const NONE: &str = "none";
@@ -21,6 +21,32 @@ pub(crate) struct Transition {
 /// Returns the label of a state; `None` if the state has none.
 pub(crate) fn label(state: &str) -> Option<String> {
     (![NONE, CLOSED].contains(&state)).then(|| format!("{PREFIX}{state}"))
+}
+
+/// Returns the answer about states for the labels of a project. `create` creates the label of a
+/// state.
+pub(crate) fn existing(
+    labels: impl IntoIterator<Item = String>,
+    wanted: &[String],
+    create: impl Fn(&str) -> Result<(), CallError>,
+) -> Result<States, CallError> {
+    let mut states: Vec<String> = labels
+        .into_iter()
+        .filter_map(|label| label.strip_prefix(PREFIX).map(str::to_owned))
+        .chain([CLOSED.to_owned()])
+        .collect();
+    let mut created = Vec::new();
+    for state in wanted {
+        if !states.contains(state)
+            && let Some(label) = label(state)
+        {
+            create(&label)?;
+            states.push(state.clone());
+            created.push(state.clone());
+        }
+    }
+    states.sort();
+    Ok(States { states, created })
 }
 
 /// Refuses labels that are states: an issue is moved only from a known state.

@@ -5,7 +5,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use vik_core::outputs::OutputKind;
-use vik_core::workflow::StartState;
+use vik_core::workflow::{StartState, shell_word};
 use vik_yaml::{Diagnostic, Kind, Node};
 
 use super::check::Check;
@@ -16,6 +16,9 @@ use super::values::{CommandLine, Text, decode_variants};
 
 /// The beginnings of expressions in templates.
 const TEMPLATE_MARKS: [&str; 3] = ["{{", "{%", "{#"];
+
+/// The option of `vik git` for the login of `gh`, which a token in a secret gives as well.
+const GH_LOGIN: &str = "-c credential.helper='!gh auth git-credential' ";
 
 /// A tracker that is built into Vik.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
@@ -125,11 +128,17 @@ impl TrackerCommands {
     pub(super) fn output(&self, kind: OutputKind, states: &[String]) -> String {
         let output = self.carry_out(states);
         match kind {
-            OutputKind::PullRequest => format!(
-                "set -e\n\
-                 vik git push --quiet --force-with-lease --branch \"vik/$VIK_ISSUE_ID\"\n\
-                 {output}"
-            ),
+            OutputKind::PullRequest => {
+                let is_github = self
+                    .args
+                    .starts_with(&["vik", "tracker", "github"].map(str::to_owned));
+                let login = if is_github { GH_LOGIN } else { "" };
+                format!(
+                    "set -e\n\
+                     vik git {login}push --quiet --force-with-lease --branch \"vik/$VIK_ISSUE_ID\"\n\
+                     {output}"
+                )
+            }
             _ => output,
         }
     }
@@ -150,16 +159,6 @@ impl TrackerCommands {
             .map(|state| format!("--from={} ", shell_word(state)))
             .collect();
         format!("vik tracker output {from}-- {}\n", self.program)
-    }
-}
-
-/// Returns an argument of a command, quoted if a shell would change it.
-fn shell_word(text: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/:@%+,".contains(&byte);
-    if !text.is_empty() && text.bytes().all(is_plain) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', "'\\''"))
     }
 }
 

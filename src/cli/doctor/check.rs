@@ -132,6 +132,8 @@ pub struct Examination {
     /// Findings within the workflow file and the prompt files.
     pub files: Vec<FileFindings>,
     pub checks: Vec<Check>,
+    /// States of the workflow that the tracker lacks, and can create.
+    pub missing_states: Vec<String>,
 }
 
 impl Examination {

@@ -17,6 +17,7 @@ mod provider;
 mod repair;
 mod sandbox;
 mod secrets;
+mod states;
 mod templates;
 mod text;
 mod webhooks;
@@ -33,6 +34,7 @@ use vik_core::workflow::Workflow;
 use vik_workflow_reader::Severity;
 
 pub use check::{Check, Examination, Status};
+pub use states::offer as offer_states;
 pub use text::{json, text};
 
 pub(super) use probe::find as find_program;
@@ -87,6 +89,7 @@ pub fn run(workflow: &Path, args: &DoctorArgs) -> CliResult {
         print_json(&json(&examination, args.strict));
     } else {
         print(&text(&examination, args.strict, colored(&std::io::stdout())));
+        offer_states(&examination)?;
     }
     Ok(examination.exit(args.strict))
 }
@@ -129,6 +132,7 @@ async fn run_checks(workflow: &Path, offline: bool, cancel: &CancellationToken) 
         offline,
         files: Vec::new(),
         checks: Vec::new(),
+        missing_states: Vec::new(),
     };
     let checks = &mut examination.checks;
     let instance = instance(checks, &workflow_path);
@@ -149,6 +153,11 @@ async fn run_checks(workflow: &Path, offline: bool, cancel: &CancellationToken) 
                     let scratch = if offline { None } else { scratch(checks) };
                     let issues =
                         try_agents_and_pull(checks, &host, &workflow, scratch.as_ref(), cancel).await;
+                    if let Some(scratch) = &scratch {
+                        let found = states::check(&host, &workflow, scratch, cancel).await;
+                        checks.extend(found.checks);
+                        examination.missing_states = found.missing;
+                    }
                     checks.extend(webhooks::check(&workflow));
                     for rendered in templates::render(&host, &workflow, &sources, &issues) {
                         checks.push(rendered.check(&host, scratch.as_ref(), cancel).await);

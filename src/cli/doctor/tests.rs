@@ -210,6 +210,7 @@ fn exit_code_follows_from_the_failed_checks() {
             offline: false,
             files: Vec::new(),
             checks,
+            missing_states: Vec::new(),
         }
         .exit(strict)
     };
@@ -243,6 +244,7 @@ fn pull_text(result: Result<&str, PullError>) -> String {
         offline: false,
         files: Vec::new(),
         checks,
+        missing_states: Vec::new(),
     };
     text(&examination, false, false)
 }

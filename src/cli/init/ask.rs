@@ -8,9 +8,14 @@ use super::{AgentKind, InitArgs, TrackerKind};
 const TRACKERS: &[(TrackerKind, &str)] = &[
     (TrackerKind::Files, "Markdown files in issues/, kept in git"),
     (TrackerKind::Github, "GitHub issues, with the GitHub CLI (gh)"),
-    (TrackerKind::Gitlab, "GitLab issues, with the GitLab CLI (glab)"),
-    (TrackerKind::Linear, "Linear, with curl, jq and an API key"),
-    (TrackerKind::Jira, "Jira Cloud, with curl, jq and an API token"),
+    (TrackerKind::Gitlab, "GitLab issues, with a token"),
+    (
+        TrackerKind::Gitea,
+        "Gitea or Forgejo issues, with a token and Python 3",
+    ),
+    (TrackerKind::Redmine, "Redmine, with an API key"),
+    (TrackerKind::Linear, "Linear, with an API key and Python 3"),
+    (TrackerKind::Jira, "Jira Cloud, with an API token and Python 3"),
 ];
 
 const AGENTS: &[(AgentKind, &str)] = &[

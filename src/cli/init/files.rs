@@ -41,6 +41,8 @@ pub(super) fn tracker_name(tracker: TrackerKind) -> &'static str {
         TrackerKind::Files => "files",
         TrackerKind::Github => "github",
         TrackerKind::Gitlab => "gitlab",
+        TrackerKind::Gitea => "gitea",
+        TrackerKind::Redmine => "redmine",
         TrackerKind::Linear => "linear",
         TrackerKind::Jira => "jira",
     }
@@ -56,22 +58,93 @@ pub(super) fn agent_name(agent: AgentKind) -> &'static str {
 
 /// Returns the states of an issue: those of the first and the second stage, and the state in which
 /// it waits for a person.
-fn states(tracker: TrackerKind) -> [&'static str; 3] {
+pub(super) fn states(tracker: TrackerKind) -> [&'static str; 3] {
     match tracker {
-        TrackerKind::Files | TrackerKind::Github | TrackerKind::Gitlab => ["todo", "review", "ready"],
+        TrackerKind::Files | TrackerKind::Github | TrackerKind::Gitlab | TrackerKind::Gitea => {
+            ["todo", "review", "ready"]
+        }
+        TrackerKind::Redmine => ["New", "In Progress", "Resolved"],
         TrackerKind::Linear => ["Todo", "In Progress", "In Review"],
         TrackerKind::Jira => ["To Do", "In Progress", "In Review"],
     }
 }
 
 /// Returns the terminal states.
-fn terminal(tracker: TrackerKind) -> &'static str {
+pub(super) fn terminal(tracker: TrackerKind) -> &'static str {
     match tracker {
         TrackerKind::Files => "done",
-        TrackerKind::Github | TrackerKind::Gitlab => "closed",
+        TrackerKind::Github | TrackerKind::Gitlab | TrackerKind::Gitea => "closed",
+        TrackerKind::Redmine => "Closed, Rejected",
         TrackerKind::Linear => "Done, Canceled, Duplicate",
         TrackerKind::Jira => "Done",
     }
+}
+
+/// Returns what `when` requires beside the state. At Redmine each issue begins in a state.
+pub(super) fn required_labels(tracker: TrackerKind) -> &'static str {
+    match tracker {
+        TrackerKind::Redmine => ", labels: [vik]",
+        _ => "",
+    }
+}
+
+/// Returns the program of a tracker that is not built in: its name, and its text.
+fn program(tracker: TrackerKind) -> Option<(&'static str, &'static str)> {
+    match tracker {
+        TrackerKind::Gitea => Some(("gitea.py", include_str!("../../../examples/trackers/gitea.py"))),
+        TrackerKind::Linear => Some(("linear.py", include_str!("../../../examples/trackers/linear.py"))),
+        TrackerKind::Jira => Some(("jira.py", include_str!("../../../examples/trackers/jira.py"))),
+        TrackerKind::Files | TrackerKind::Github | TrackerKind::Gitlab | TrackerKind::Redmine => None,
+    }
+}
+
+/// Returns the keys of `issues`.
+fn issues(tracker: TrackerKind) -> String {
+    let (about, seconds) = match tracker {
+        TrackerKind::Files => (
+            "Markdown files in issues/. Create one with `vik issue new TITLE`, move it with `vik issue move ID STATE`.",
+            5,
+        ),
+        TrackerKind::Github => (
+            "Issues of this repository, with the GitHub CLI and its login. GitHub has only the states open and closed,\n\
+             so labels are the states: `vik:todo` becomes `todo`, and issues without such a label are ignored.",
+            30,
+        ),
+        TrackerKind::Gitlab => (
+            "Issues of the project GITLAB_PROJECT at GITLAB_URL (default: gitlab.com), with the token in GITLAB_TOKEN;\n\
+             agents do not get it. GitLab has only the states opened and closed, so labels are the states: `vik:todo`\n\
+             becomes `todo`, and issues without such a label are ignored.",
+            30,
+        ),
+        TrackerKind::Gitea => (
+            "Issues of the repository GITEA_REPO at GITEA_URL, with the token in GITEA_TOKEN, through gitea.py next to\n\
+             this file (Python 3); agents do not get the token. Gitea has only the states open and closed, so labels are\n\
+             the states: `vik:todo` becomes `todo`, and issues without such a label are ignored.",
+            30,
+        ),
+        TrackerKind::Redmine => (
+            "Issues of the project REDMINE_PROJECT at REDMINE_URL, with the key in REDMINE_API_KEY; agents do not get it.\n\
+             Only issues of the category `vik` are taken.",
+            30,
+        ),
+        TrackerKind::Linear => (
+            "Issues of the team LINEAR_TEAM that have the label `vik`, with the key in LINEAR_API_KEY, through linear.py\n\
+             next to this file (Python 3); agents do not get the key.",
+            30,
+        ),
+        TrackerKind::Jira => (
+            "Issues of the project JIRA_PROJECT at JIRA_URL that have the label `vik`, with JIRA_EMAIL and JIRA_API_TOKEN,\n\
+             through jira.py next to this file (Python 3); agents do not get the token. Jira's search can lag behind a\n\
+             move by some seconds: do not pull too often.",
+            60,
+        ),
+    };
+    let tracker = match program(tracker) {
+        Some((name, _)) => format!("{{ command: [./{name}] }}"),
+        None => tracker_name(tracker).to_owned(),
+    };
+    let about: String = about.lines().map(|line| format!("# {line}\n")).collect();
+    format!("{about}tracker: {tracker}\npull: {{ idle_sec: {seconds} }}\n")
 }
 
 /// Returns the files for a choice, the workflow first.
@@ -93,14 +166,9 @@ pub(super) fn plan(workflow: &Path, choice: &Choice) -> Vec<NewFile> {
         file("prompts/implement.md", include_str!("templates/implement.md")),
         file("prompts/review.md", include_str!("templates/review.md")),
     ];
-    let script = match choice.tracker {
-        TrackerKind::Linear => Some(include_str!("templates/linear.sh")),
-        TrackerKind::Jira => Some(include_str!("templates/jira.sh")),
-        TrackerKind::Files | TrackerKind::Github | TrackerKind::Gitlab => None,
-    };
-    files.extend(script.map(|text| NewFile {
+    files.extend(program(choice.tracker).map(|(name, text)| NewFile {
         is_script: true,
-        ..file("tracker.sh", text)
+        ..file(name, text)
     }));
     files
 }
@@ -110,13 +178,6 @@ fn workflow_text(choice: &Choice) -> String {
         AgentKind::Codex => include_str!("templates/agent-codex.yml"),
         AgentKind::Claude => include_str!("templates/agent-claude.yml"),
         AgentKind::Vex => include_str!("templates/agent-vex.yml"),
-    };
-    let pull = match choice.tracker {
-        TrackerKind::Files => include_str!("templates/pull-files.yml"),
-        TrackerKind::Github => include_str!("templates/pull-github.yml"),
-        TrackerKind::Gitlab => include_str!("templates/pull-gitlab.yml"),
-        TrackerKind::Linear => include_str!("templates/pull-linear.yml"),
-        TrackerKind::Jira => include_str!("templates/pull-jira.yml"),
     };
     let [todo, review, ready] = states(choice.tracker);
     let push = match choice.repository {
@@ -131,27 +192,26 @@ fn workflow_text(choice: &Choice) -> String {
         ("@TRACKER@", tracker_name(choice.tracker).to_owned()),
         ("@AGENT@", agent_name(choice.agent).to_owned()),
         ("@AGENTS@", agents.to_owned()),
-        ("@PULL@", pull.to_owned()),
+        ("@ISSUES@", indented(2, &issues(choice.tracker))),
+        ("@WHEN_LABELS@", required_labels(choice.tracker).to_owned()),
         ("@TERMINAL@", terminal(choice.tracker).to_owned()),
         ("@AFTER_CREATE@", indented(6, after_create(choice.repository))),
         ("@PUSH@", indented(10, push)),
         (
             "@MOVE_REVIEW@",
-            indented(10, &move_script(choice.tracker, todo, review, ""))
-                .trim_end()
-                .to_owned(),
+            indented(10, &move_script(todo, review)).trim_end().to_owned(),
         ),
         (
             "@MOVE_READY@",
             indented(
                 10,
-                &move_script(choice.tracker, review, ready, pull_request(choice)),
+                &format!("{}{}", pull_request(choice), move_script(review, ready)),
             )
             .trim_end()
             .to_owned(),
         ),
-        ("@TODO_YAML@", yaml(todo)),
-        ("@REVIEW_YAML@", yaml(review)),
+        ("@TODO_YAML@", quoted(todo)),
+        ("@REVIEW_YAML@", quoted(review)),
         ("@TODO@", todo.to_owned()),
         ("@REVIEW@", review.to_owned()),
         ("@READY@", ready.to_owned()),
@@ -162,7 +222,8 @@ fn workflow_text(choice: &Choice) -> String {
     })
 }
 
-fn yaml(state: &str) -> String {
+/// Returns a state as a value in YAML and as an argument for a shell.
+fn quoted(state: &str) -> String {
     if state.contains(' ') {
         format!("\"{state}\"")
     } else {
@@ -201,53 +262,25 @@ fn after_create(repository: Repository) -> &'static str {
     }
 }
 
-/// Returns the commands that open a pull request for the pushed branch, unless there is one.
-fn pull_request(choice: &Choice) -> &'static str {
+/// Returns the command that opens a pull request for the pushed branch, unless there is one.
+pub(super) fn pull_request(choice: &Choice) -> &'static str {
     match (choice.tracker, choice.repository) {
-        (TrackerKind::Github, Repository::Remote) => {
-            "branch=\"vik/$VIK_ISSUE_ID\"\n\
-             gh pr view \"$branch\" >/dev/null 2>&1 ||\n  \
-             gh pr create --head \"$branch\" --title \"$VIK_ISSUE_TITLE\" --body \"Closes #$VIK_ISSUE_ID\"\n"
-        }
-        (TrackerKind::Gitlab, Repository::Remote) => {
-            "branch=\"vik/$VIK_ISSUE_ID\"\n\
-             glab mr view \"$branch\" >/dev/null 2>&1 ||\n  \
-             glab mr create --yes --source-branch \"$branch\" --title \"$VIK_ISSUE_TITLE\" \\\n    \
-             --description \"Closes #$VIK_ISSUE_ID\"\n"
+        (TrackerKind::Github | TrackerKind::Gitlab | TrackerKind::Gitea, Repository::Remote) => {
+            "vik tracker workflow pull_request open \"vik/$VIK_ISSUE_ID\" --title \"$VIK_ISSUE_TITLE\" \\\n  \
+             --body \"Closes #$VIK_ISSUE_ID\"\n"
         }
         _ => "",
     }
 }
 
-/// Returns the commands that move an issue. `before` runs first, in the folder of the workflow.
-fn move_script(tracker: TrackerKind, from: &str, to: &str, before: &str) -> String {
-    match tracker {
-        TrackerKind::Files => format!("vik issue move --from {from} -- {{{{ issue.id }}}} {to}"),
-        TrackerKind::Github => format!(
-            "cd {{{{ workflow_dir }}}}\n\
-             {before}\
-             # An issue that a person has closed or moved meanwhile stays as it is.\n\
-             label=$(gh issue view {{{{ issue.id }}}} --json state,labels --jq \\\n  \
-             'select(.state == \"OPEN\") | .labels[].name | select(. == \"vik:{from}\")')\n\
-             if [ -n \"$label\" ]; then\n  \
-             # The new label first: an issue without a label is in no state.\n  \
-             gh issue edit {{{{ issue.id }}}} --add-label vik:{to}\n  \
-             gh issue edit {{{{ issue.id }}}} --remove-label vik:{from}\n\
-             fi"
-        ),
-        TrackerKind::Gitlab => format!(
-            "cd {{{{ workflow_dir }}}}\n\
-             {before}\
-             # An issue that a person has closed or moved meanwhile stays as it is.\n\
-             issue=$(glab issue view {{{{ issue.id }}}} --output json)\n\
-             if printf '%s' \"$issue\" | jq -e '.state == \"opened\" and any(.labels[]; . == \"vik:{from}\")' >/dev/null; then\n  \
-             glab issue update {{{{ issue.id }}}} --unlabel vik:{from} --label vik:{to}\n\
-             fi"
-        ),
-        TrackerKind::Linear | TrackerKind::Jira => {
-            format!("sh {{{{ workflow_dir }}}}/tracker.sh move {{{{ issue.id }}}} \"{from}\" \"{to}\"")
-        }
-    }
+/// Returns the commands that move the issue of a hook.
+fn move_script(from: &str, to: &str) -> String {
+    format!(
+        "# An issue that a person has closed or moved meanwhile stays as it is.\n\
+         vik tracker workflow move --from {} --to {}",
+        quoted(from),
+        quoted(to)
+    )
 }
 
 /// Returns the steps that a tracker needs before the first run, each with a command and its
@@ -264,10 +297,27 @@ pub(super) fn first_steps(tracker: TrackerKind) -> &'static [(&'static str, &'st
         ],
         TrackerKind::Gitlab => &[
             (
-                "for state in todo review ready; do glab label create --name \"vik:$state\"; done",
-                "create the labels for the states",
+                "export GITLAB_TOKEN=… GITLAB_PROJECT=…",
+                "a token with the scope `api`, and the path of the project, such as GROUP/NAME",
             ),
-            ("glab issue update NUMBER --label vik:todo", "hand over an issue"),
+            ("add the label `vik:todo` to an issue", "hand it over"),
+        ],
+        TrackerKind::Gitea => &[
+            (
+                "export GITEA_URL=… GITEA_TOKEN=… GITEA_REPO=…",
+                "the address, a token that can write issues and repositories, and OWNER/NAME",
+            ),
+            ("add the label `vik:todo` to an issue", "hand it over"),
+        ],
+        TrackerKind::Redmine => &[
+            (
+                "export REDMINE_URL=… REDMINE_API_KEY=… REDMINE_PROJECT=…",
+                "the address, the key of a user who can change issues, and the identifier of the project",
+            ),
+            (
+                "give an issue the category `vik`, in the state `New`",
+                "hand it over",
+            ),
         ],
         TrackerKind::Linear => &[
             (
@@ -278,7 +328,7 @@ pub(super) fn first_steps(tracker: TrackerKind) -> &'static [(&'static str, &'st
         ],
         TrackerKind::Jira => &[
             (
-                "export JIRA_BASE_URL=… JIRA_EMAIL=… JIRA_API_TOKEN=… JIRA_PROJECT=…",
+                "export JIRA_URL=… JIRA_EMAIL=… JIRA_API_TOKEN=… JIRA_PROJECT=…",
                 "the address, your account, and the key of the project, such as ENG",
             ),
             ("label an issue `vik`, in the status `To Do`", "hand it over"),

@@ -10,10 +10,12 @@ use vik_workflow_reader::load;
 use super::*;
 use crate::cli::{Cli, Verb};
 
-const TRACKERS: [TrackerKind; 5] = [
+const TRACKERS: [TrackerKind; 7] = [
     TrackerKind::Files,
     TrackerKind::Github,
     TrackerKind::Gitlab,
+    TrackerKind::Gitea,
+    TrackerKind::Redmine,
     TrackerKind::Linear,
     TrackerKind::Jira,
 ];
@@ -91,15 +93,16 @@ fn tracker_pages_match_the_generated_workflow() {
             .workflow
             .unwrap();
         let after_run = workflow.issue.stages[0].after_run.as_deref().unwrap();
-        // A page may omit lines that are not its subject, but must not have others.
-        let move_lines = after_run
+        let moves = after_run
             .lines()
-            .filter(|line| line.contains("move") || line.contains("label"));
-        let show = workflow.show.iter().flat_map(|show| show.command.lines());
-        assert_eq!(workflow.show.is_none(), tracker == TrackerKind::Files, "{name}");
-        for line in workflow.pull.command.lines().chain(show).chain(move_lines) {
-            assert!(page.contains(line.trim()), "{name}: {line}");
-        }
+            .find(|line| line.contains("tracker workflow move"));
+        assert!(page.contains(moves.unwrap().trim()), "{name}: {moves:?}");
+        let tracker = workflow.tracker.unwrap();
+        let named = match tracker[0].as_str() {
+            "vik" => format!("tracker: {}", tracker[2]),
+            program => format!("tracker: {{ command: [{program}] }}"),
+        };
+        assert!(page.contains(&named), "{name}: {named}");
         assert!(page.contains(&format!("vik init --tracker {name}")), "{name}");
     }
 }
@@ -141,10 +144,6 @@ fn generated_scripts_are_valid_shell() {
         for script in &scripts {
             sh(&vik_template::script(script, &context).unwrap());
         }
-        files
-            .iter()
-            .filter(|file| file.is_script)
-            .for_each(|file| sh(&file.text));
     }
 }
 
@@ -299,114 +298,203 @@ fn generated_workflow_runs_to_completion() {
     assert!(run("git", &["show", "vik/1:prompt.txt"]).contains("Review of issue 1"));
 }
 
-/// A `gh` with one issue, whose state and labels are files beside it. It prints the results of the
-/// generated `--jq` expressions.
-const GH: &str = r#"#!/bin/sh
-cd "$(dirname "$(readlink -f "$0")")"
-issue() {
-  state=$(sed -n 's/^vik://p' labels | sort | head -n 1)
-  [ "$(cat state)" = OPEN ] || state=closed
-  printf '{"id":1,"title":"One","description":"","state":"%s"}\n' "${state:-none}"
-}
-case "$1 $2 $*" in
-  "issue list "*) if [ "$(cat state)" = OPEN ]; then printf '[%s]\n' "$(issue)"; else echo '[]'; fi ;;
-  "issue view "*"--json state,labels "*) 
-    wanted=$(printf '%s' "$*" | sed -n 's/.*select(. == "\(.*\)").*/\1/p')
-    if [ "$(cat state)" = OPEN ]; then grep -x "$wanted" labels || true; fi ;;
-  "issue view "*) issue ;;
-  "issue edit "*) echo "$4 $5" >>edits; case $4 in
-      --add-label) echo "$5" >>labels ;;
-      --remove-label) grep -vx "$5" labels >left; mv left labels ;;
-    esac ;;
-  *) exit 1 ;;
+/// A tracker with one issue: its state and its labels are files beside it.
+const TRACKER: &str = r#"#!/bin/sh
+cd "$(dirname "$0")"
+state=$(cat state)
+issue=$(printf '{"id":"1","title":"One","state":"%s","labels":["%s"]}' "$state" "$(cat labels)")
+case $1 in
+  list) if [ -e unlisted ]; then echo '[]'; else echo "[$issue]"; fi ;;
+  show) echo "$issue" ;;
+  move)
+    moved=false
+    if [ "$state" = "$4" ]; then
+      moved=true state=$6
+      printf %s "$6" >state
+      echo "$4 -> $6" >>moves
+    fi
+    printf '{"moved":%s,"state":"%s"}\n' "$moved" "$state" ;;
+  pull_request)
+    cat >pull_request
+    echo '{"id":"1","created":true,"url":"https://tracker.example/1"}' ;;
+  *) exit 2 ;;
 esac
 "#;
 
-/// Returns a project with the workflow for GitHub, pulled often, and a Codex that runs `script`.
-fn github_project(script: &str) -> vik_testkit::TestEnv {
-    let env = vik_testkit::TestEnv::new(vik_testkit::bins::built("vik", "vik"));
-    let executable = |path: &str, text: &str| {
-        let path = env.write(path, text);
-        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        path
-    };
-    env.link("gh", &executable("tracker/gh", GH));
-    env.link(
-        "codex",
-        &executable("bin/agent", &AGENT.replace("cat >prompt.txt", script)),
-    );
-    env.write("tracker/state", "OPEN");
-    env.write("tracker/labels", "bug\nvik:todo\n");
-    for args in [
-        ["git", "init", "--quiet", "."].as_slice(),
-        &["git", "commit", "--quiet", "--allow-empty", "-m", "Begin"],
-        &["vik", "init", "--tracker", "github", "--agent", "codex"],
-    ] {
-        let output = env
-            .command(args[0])
-            .args(&args[1..])
-            .stdin(Stdio::null())
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{args:?}: {output:?}");
-    }
-    let workflow = env
-        .read("work/workflow.yml")
-        .replace("idle_sec: 30", "idle_sec: 200ms")
-        .replace("[closed]", "[closed]\n  terminal_grace: 100ms");
-    env.write("work/workflow.yml", workflow);
-    env
+/// A project with the workflow for a tracker, whose program is [`TRACKER`], pulled often, and a
+/// Codex that runs a script.
+struct Project {
+    env: vik_testkit::TestEnv,
+    kind: TrackerKind,
 }
 
-#[test]
-fn person_who_closes_or_moves_a_github_issue_stops_its_agent() {
-    for (file, content) in [
-        ("state", "CLOSED"),
-        ("labels", "bug\n"),
-        ("labels", "vik:backlog\n"),
-    ] {
-        let env = github_project("touch started; exec sleep 600");
-        let mut run = env
-            .command("vik")
-            .args(["run", "--once"])
-            .stdin(Stdio::null())
-            .spawn()
-            .unwrap();
-        let started = || {
-            let found = env
-                .command("find")
-                .args([".vik", "-name", "started"])
-                .output()
-                .unwrap();
-            !found.stdout.is_empty()
+impl Project {
+    fn new(kind: TrackerKind, script: &str) -> Self {
+        let env = vik_testkit::TestEnv::new(vik_testkit::bins::built("vik", "vik"));
+        let executable = |path: &str, text: &str| {
+            let path = env.write(path, text);
+            fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+            path
         };
-        vik_testkit::eventually("the agent works", started);
-        env.write(format!("tracker/{file}"), content);
-        run.wait().unwrap();
-        assert!(!env.path("tracker/edits").exists(), "{file} {content}");
-        let pushed = env
-            .command("git")
-            .args(["branch", "--list", "vik/*"])
+        let tracker = executable("tracker/tracker", TRACKER);
+        let agent = AGENT.replace("cat >prompt.txt", script);
+        env.link("codex", &executable("bin/agent", &agent));
+        let project = Self { env, kind };
+        project.put("state", files::states(kind)[0]);
+        project.put("labels", "vik");
+        let name = files::tracker_name(kind);
+        let remote = project.env.path("remote").display().to_string();
+        for args in [
+            ["git", "init", "--quiet", "--bare", &remote].as_slice(),
+            &["git", "init", "--quiet", "."],
+            &["git", "commit", "--quiet", "--allow-empty", "-m", "Begin"],
+            &["git", "remote", "add", "origin", &remote],
+            &["git", "push", "--quiet", "origin", "HEAD"],
+            &[
+                "vik",
+                "init",
+                "--tracker",
+                name,
+                "--agent",
+                "codex",
+                "--no-doctor",
+            ],
+        ] {
+            let output = project.env.command(args[0]).args(&args[1..]).output().unwrap();
+            assert!(output.status.success(), "{args:?}: {output:?}");
+        }
+        let workflow = project.env.read("work/workflow.yml");
+        let (before, after) = workflow.split_once("  tracker: ").unwrap();
+        let (_, after) = after.split_once('\n').unwrap();
+        let workflow = format!(
+            "{before}  tracker: {{command: ['{}']}}\n{after}",
+            tracker.display()
+        )
+        .replace("idle_sec: ", "idle_sec: 200ms # ")
+        .replace("200ms # 5 }", "200ms }")
+        .replace("200ms # 30 }", "200ms }")
+        .replace("200ms # 60 }", "200ms }")
+        .replace("\n  limits:", "\n  terminal_grace: 100ms\n  limits:");
+        project.env.write("work/workflow.yml", workflow);
+        project
+    }
+
+    fn put(&self, file: &str, content: &str) {
+        self.env.write(format!("tracker/{file}"), content);
+    }
+
+    fn is_terminal(&self) -> &'static str {
+        files::terminal(self.kind).split(", ").next().unwrap()
+    }
+
+    fn vik(&self, args: &[&str]) -> Command {
+        let mut command = self.env.command("vik");
+        command.args(args).stdin(Stdio::null()).stderr(Stdio::null());
+        command
+    }
+
+    /// Returns the files of this name in workspaces.
+    fn found(&self, name: &str) -> String {
+        let mut find = self.env.command("find");
+        let found = find.args([".vik", "-name", name]).output().unwrap();
+        String::from_utf8(found.stdout).unwrap()
+    }
+
+    fn branches(&self) -> String {
+        let remote = self.env.path("remote").display().to_string();
+        let mut git = self.env.command("git");
+        let branches = git
+            .args(["-C", &remote, "branch", "--list", "vik/*"])
             .output()
             .unwrap();
-        assert!(pushed.stdout.is_empty(), "{file} {content}");
-        env.assert_nothing_left();
+        String::from_utf8(branches.stdout).unwrap()
     }
 }
 
-/// The issue has a label at any time, and a label that does not exist leaves it in its state.
-#[test]
-fn github_issue_is_moved_by_a_new_label_first() {
-    let env = github_project("cat >prompt.txt");
-    let done = env
-        .command("vik")
-        .args(["run", "--once"])
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    assert!(done.status.success(), "{done:?}");
+/// What a person does to an issue in progress stops its agent, and nothing moves it after that.
+fn person_stops_the_agent(kind: TrackerKind) {
+    let project = Project::new(kind, "touch started; exec sleep 600");
+    let closed = project.is_terminal();
+    for (file, content) in [
+        ("state", closed),
+        ("state", "Backlog"),
+        ("state", "none"),
+        ("labels", "bug"),
+    ] {
+        if file == "labels" && files::required_labels(kind).is_empty() {
+            // There, an issue without the label is in the state `none`.
+            continue;
+        }
+        project.put("state", files::states(kind)[0]);
+        project.put("labels", "vik");
+        let mut run = project.vik(&["run", "--once"]).spawn().unwrap();
+        vik_testkit::eventually("the agent works", || !project.found("started").is_empty());
+        project.put(file, content);
+        run.wait().unwrap();
+        assert_eq!(project.env.read("tracker/moves"), "", "{kind:?} {content}");
+        assert_eq!(project.branches(), "", "{kind:?} {content}");
+        for started in project.found("started").lines() {
+            fs::remove_file(project.env.work().join(started)).unwrap();
+        }
+    }
+    project.env.assert_nothing_left();
+}
+
+/// Issues reach the person with a pull request, and leave nothing when the person has closed them.
+fn work_is_handed_over_and_cleaned_up(kind: TrackerKind) {
+    let project = Project::new(kind, "cat >prompt.txt");
+    let done = project.vik(&["run", "--once"]).status().unwrap();
+    assert!(done.success(), "{kind:?}");
+    let [todo, review, ready] = files::states(kind);
+    let moves = format!("{todo} -> {review}\n{review} -> {ready}\n");
+    assert_eq!(project.env.read("tracker/moves"), moves);
+    assert_eq!(project.branches().trim(), "vik/1");
+    let has_pull_requests = !files::pull_request(&Choice {
+        tracker: kind,
+        agent: AgentKind::Codex,
+        repository: Repository::Remote,
+    })
+    .is_empty();
     assert_eq!(
-        env.read("tracker/edits"),
-        "--add-label vik:review\n--remove-label vik:todo\n--add-label vik:ready\n--remove-label vik:review\n"
+        !project.env.read("tracker/pull_request").is_empty(),
+        has_pull_requests,
+        "{kind:?}"
     );
+    assert_ne!(project.found("prompt.txt"), "");
+    project.put("state", project.is_terminal());
+    project.put("unlisted", "");
+    let mut daemon = project.vik(&["run"]).spawn().unwrap();
+    vik_testkit::eventually("the workspace is removed", || {
+        project.found("prompt.txt").is_empty()
+    });
+    project.vik(&["stop"]).status().unwrap();
+    daemon.wait().unwrap();
+    project.env.assert_nothing_left();
+}
+
+/// Tests each tracker on its own, so that they run side by side.
+macro_rules! each_tracker {
+    ($($name:ident: $kind:ident,)+) => {
+        $(mod $name {
+            #[test]
+            fn person_stops_the_agent() {
+                super::person_stops_the_agent(super::TrackerKind::$kind);
+            }
+
+            #[test]
+            fn work_is_handed_over_and_cleaned_up() {
+                super::work_is_handed_over_and_cleaned_up(super::TrackerKind::$kind);
+            }
+        })+
+    };
+}
+
+each_tracker! {
+    markdown: Files,
+    github: Github,
+    gitlab: Gitlab,
+    gitea: Gitea,
+    redmine: Redmine,
+    linear: Linear,
+    jira: Jira,
 }

@@ -246,6 +246,12 @@ impl InsecureHttp {
 pub enum ProtocolVerb {
     /// Print the version of the protocol and the supported verbs
     Capabilities,
+    /// Print the states that people can give to issues
+    States {
+        /// State to create, unless it exists (can be repeated)
+        #[arg(long, value_name = "STATE")]
+        create: Vec<String>,
+    },
     /// Print open and lately closed issues as a JSON array
     List {
         /// Print all issues, also those that were closed long ago
@@ -345,6 +351,7 @@ impl ProtocolVerb {
     pub fn request(&self, stdin: &mut dyn Read) -> Result<Request, CallError> {
         Ok(match self.clone() {
             Self::Capabilities => Request::Capabilities,
+            Self::States { create } => Request::States { create },
             Self::List { all } => Request::List { all },
             Self::Show { id } => Request::Show { id },
             Self::Move { id, from, to } => Request::Move { id, from, to },

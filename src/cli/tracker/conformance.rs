@@ -1,7 +1,7 @@
 //! `vik tracker test`: whether a program follows the tracker protocol.
 
 use std::fmt::Write as _;
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use vik_base::report::{ErrorCode, Exit, Failure, clean, colored, one_line};
@@ -9,7 +9,7 @@ use vik_tracker::conformance::{Options, Report, Status, Subject, test};
 use vik_tracker::protocol::{ProgramTracker, check_argument};
 
 use super::args::TestArgs;
-use crate::cli::{CliResult, print, print_json};
+use crate::cli::{CliResult, confirm, print, print_json};
 
 /// How long one request may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -80,15 +80,6 @@ fn question(args: &TestArgs) -> String {
         clean(&issue),
         one_line(&program, 200)
     )
-}
-
-/// Returns whether the answer is yes.
-fn confirm(input: &mut dyn BufRead, output: &mut dyn Write, question: &str) -> io::Result<bool> {
-    output.write_all(question.as_bytes())?;
-    output.flush()?;
-    let mut answer = String::new();
-    input.read_line(&mut answer)?;
-    Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
 /// Returns the report as a table for people.

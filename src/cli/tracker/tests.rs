@@ -24,6 +24,10 @@ fn command_lines_of_the_protocol_are_parsed_as_the_same_requests() {
     let text = |text: &str| text.to_owned();
     for request in [
         Request::Capabilities,
+        Request::States { create: Vec::new() },
+        Request::States {
+            create: vec![text("to do"), text("review")],
+        },
         Request::List { all: false },
         Request::List { all: true },
         Request::Show { id: id.clone() },

@@ -14,6 +14,12 @@ if [ "$1" = move ] && [ -e person ]; then
   rm person
   vik tracker files move "$2" --from todo --to backlog >/dev/null
 fi
+case "$1 $2" in
+  "capabilities "*) echo '{"protocol":1,"name":"test","verbs":["capabilities","states","list","show"]}'; exit ;;
+  "states "*)
+    [ $# = 1 ] || echo "$3" >>states
+    exec jq -Rnc '{states: [inputs], created: []}' states ;;
+esac
 vik tracker files "$@" || exit
 if [ -e "fail-$1" ]; then
   code=$(cat "fail-$1")
@@ -201,4 +207,36 @@ fn issue_that_a_person_moves_before_the_start_gets_no_agent() {
     let session = tracked.world.session("1");
     session.expect("failed", Some("hook"));
     assert!(session.of_kind("agent_started").is_empty());
+}
+
+#[test]
+fn doctor_names_the_command_that_creates_missing_states() {
+    let tracked = Tracked::new("ok").work("when", json!({"state": ["todo", "in progress"]}));
+    tracked.world.env.write("work/states", "todo\n");
+    let check = || {
+        let report = tracked.world.vik(&["doctor", "--json"]).json();
+        let checks = report["checks"].as_array().unwrap().iter();
+        let mut checks = checks.filter(|check| check["check"] == "tracker.states");
+        checks.next().unwrap().clone()
+    };
+    let found = check();
+    assert_eq!(
+        (&found["status"], &found["code"]),
+        (&json!("warning"), &json!("states_missing"))
+    );
+    assert!(
+        found["message"].as_str().unwrap().contains("`in progress`"),
+        "{found}"
+    );
+    let hint = found["hint"].as_str().unwrap();
+    let command = hint.split('`').nth(1).unwrap();
+    let output = tracked
+        .world
+        .env
+        .command("sh")
+        .args(["-c", command])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{command}: {output:?}");
+    assert_eq!(check()["status"], "ok");
 }

@@ -9,6 +9,7 @@ pub mod model;
 mod notify;
 mod retention;
 mod sandbox;
+mod tracker;
 pub mod triggers;
 mod when;
 
@@ -19,8 +20,9 @@ pub use model::{
     AgentProfile, ArgValue, ArgsStyle, HandOverRetry, Home, Intake, IssuePolicy, LogFormat, Notifier,
     NotifyAddress, NotifyChannel, NotifyEvent, OnStateChange, OutputFormat, Permission, Pressure, Price,
     PromptSource, RemoveWorkspace, Retry, Runtime, SandboxBackend, SandboxChoice, SandboxFiles, SandboxKeys,
-    SandboxNetwork, SandboxPolicy, SecretSource, Show, Stage, StartState, TimeOfDay, Workflow, WorkspaceRoot,
+    SandboxNetwork, SandboxPolicy, SecretSource, Show, Stage, TimeOfDay, Workflow, WorkspaceRoot,
 };
 pub use retention::{KeepTime, Retention};
+pub use tracker::{StartState, shell_word};
 pub use triggers::{Hook, HookKind, Job, ScheduleEntry, Webhooks};
 pub use when::When;

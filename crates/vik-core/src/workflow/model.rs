@@ -11,6 +11,7 @@ use super::When;
 use super::approve::ApprovePolicy;
 use super::intent::{ScopeConflicts, StageIntent, TrustPolicy};
 use super::retention::{KeepTime, Retention};
+use super::tracker::StartState;
 use crate::duration::Span;
 use crate::ids::{AgentName, StageName};
 use crate::limits::{Limit, Spend};
@@ -394,16 +395,6 @@ pub struct Stage {
     pub resume: bool,
     /// `resume_prompt`: the prompt for that; `None` for the built-in one.
     pub resume_prompt: Option<String>,
-}
-
-/// `start_state`: a state of the stage that shows that an agent works on the issue.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StartState {
-    pub state: String,
-    /// The shell command that moves an issue of the stage to this state.
-    pub command: String,
-    /// Names of the secrets that are passed to the command.
-    pub secrets: Vec<String>,
 }
 
 /// `remove_workspace`

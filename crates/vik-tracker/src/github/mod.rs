@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use crate::http::{KEYS_KNOWN_FOR, LISTED_FOR, before, encoded, items, missing_project, number, string};
 use crate::mark::{is_marked, marked};
 use crate::protocol::{
-    CallError, Capabilities, Changed, Comment, Created, CreatedIssue, Moved, Protocol, Request, VERSION,
-    answer,
+    CallError, Capabilities, Changed, Comment, Created, CreatedIssue, Moved, Protocol, Request, States,
+    VERSION, answer,
 };
 use crate::states::{self, CLOSED};
 use api::Gh;
@@ -106,6 +106,15 @@ impl GithubTracker {
         Ok(true)
     }
 
+    fn states(&self, wanted: &[String]) -> Result<States, CallError> {
+        let labels = self.gh.get_all("labels")?;
+        let names = labels.iter().map(|label| string(label, "name"));
+        states::existing(names, wanted, |label| {
+            let body = json!({"name": label, "description": "A state of issues for Vik"});
+            self.gh.send("POST", "labels", &body).map(drop)
+        })
+    }
+
     fn label(&self, id: &str, add: &[String], remove: &[String]) -> Result<bool, CallError> {
         states::refuse(add.iter().chain(remove))?;
         let present = labels(&self.find(id)?);
@@ -176,6 +185,7 @@ impl Protocol for GithubTracker {
                 name: "github".to_owned(),
                 verbs: [
                     "capabilities",
+                    "states",
                     "list",
                     "show",
                     "move",
@@ -189,6 +199,7 @@ impl Protocol for GithubTracker {
                 .into(),
                 states: None,
             }),
+            Request::States { create } => answer(self.states(create).map_err(missing_project)?),
             Request::List { all } => answer(self.list(*all).map_err(missing_project)?),
             Request::Show { id } => Ok(issue(&self.find(id)?)),
             Request::Move { id, from, to } => answer(self.move_issue(id, from, to)?),

@@ -19,7 +19,7 @@ use crate::http::{
 use crate::mark::{is_marked, marked};
 use crate::protocol::{
     CallError, Capabilities, Changed, Comment, Created, CreatedIssue, IssueDraft, Moved, Protocol, Request,
-    VERSION, answer,
+    States, VERSION, answer,
 };
 use crate::states;
 use issue::{Blockers, is_closed, labels, state};
@@ -30,6 +30,9 @@ const NAMES: Names = Names {
     header: "private-token",
     variable: "GITLAB_TOKEN",
 };
+
+/// The color of labels that Vik creates.
+const LABEL_COLOR: &str = "#6699cc";
 
 /// The issues and the merge requests of one project.
 #[derive(Debug)]
@@ -182,6 +185,17 @@ impl GitlabTracker {
         Ok(true)
     }
 
+    fn states(&self, wanted: &[String]) -> Result<States, CallError> {
+        let path = format!("{}/labels", self.project);
+        let labels = self.server.get_all(&path)?;
+        let names = labels.iter().map(|label| string(label, "name"));
+        states::existing(names, wanted, |label| {
+            let body =
+                json!({"name": label, "color": LABEL_COLOR, "description": "A state of issues for Vik"});
+            self.server.send(Method::POST, &path, &body).map(drop)
+        })
+    }
+
     fn label(&self, id: &str, add: &[String], remove: &[String]) -> Result<bool, CallError> {
         states::refuse(add.iter().chain(remove))?;
         let present = labels(&self.find(id)?);
@@ -254,6 +268,7 @@ impl Protocol for GitlabTracker {
                 name: "gitlab".to_owned(),
                 verbs: [
                     "capabilities",
+                    "states",
                     "list",
                     "show",
                     "move",
@@ -267,6 +282,7 @@ impl Protocol for GitlabTracker {
                 .into(),
                 states: None,
             }),
+            Request::States { create } => answer(self.states(create).map_err(missing_project)?),
             Request::List { all } => answer(self.list(*all)?),
             Request::Show { id } => self.show(id),
             Request::Move { id, from, to } => answer(self.move_issue(id, from, to)?),

@@ -128,7 +128,8 @@ impl Protocol for FilesTracker {
                     url: None,
                 })
             }
-            Request::OpenPullRequest { .. }
+            Request::States { .. }
+            | Request::OpenPullRequest { .. }
             | Request::PullRequestStatus { .. }
             | Request::PullRequestComments { .. } => Err(CallError::unsupported(request)),
         }

@@ -13,7 +13,7 @@ pub struct Capabilities {
     pub name: String,
     /// The verbs that it supports.
     pub verbs: Vec<String>,
-    /// The states that issues can have, if they are limited.
+    /// The states that issues can have, if the tracker has no others and cannot create any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub states: Option<Vec<String>>,
 }
@@ -23,6 +23,15 @@ impl Capabilities {
     pub fn has(&self, verb: &str) -> bool {
         self.verbs.iter().any(|known| known == verb)
     }
+}
+
+/// The answer to `states`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct States {
+    /// The states that people can give to issues.
+    pub states: Vec<String>,
+    /// Those of them that this request created.
+    pub created: Vec<String>,
 }
 
 /// The answer to `move`.
@@ -190,6 +199,7 @@ pub struct PullRequestView {
 pub fn json_schema() -> Value {
     let mut generator = SchemaGenerator::default();
     generator.subschema_for::<Capabilities>();
+    generator.subschema_for::<States>();
     generator.subschema_for::<Moved>();
     generator.subschema_for::<MessageBody>();
     generator.subschema_for::<Created>();

@@ -23,7 +23,7 @@ pub use error::{CallError, read_answer};
 pub use files::FilesTracker;
 pub use messages::{
     Capabilities, Changed, Checks, Comment, Created, CreatedIssue, IssueDraft, MessageBody, Moved,
-    OpenedPullRequest, PullRequestDraft, PullRequestState, PullRequestView, Review, json_schema,
+    OpenedPullRequest, PullRequestDraft, PullRequestState, PullRequestView, Review, States, json_schema,
 };
 pub use program::ProgramTracker;
 pub use request::{Request, check_argument, check_key};

@@ -29,6 +29,10 @@ const MAX_KEY: usize = 128;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     Capabilities,
+    States {
+        /// States to create, unless they exist.
+        create: Vec<String>,
+    },
     List {
         /// Also lists issues that were closed long ago.
         all: bool,
@@ -75,6 +79,7 @@ impl Request {
     pub fn verb(&self) -> &'static str {
         match self {
             Self::Capabilities => "capabilities",
+            Self::States { .. } => "states",
             Self::List { .. } => "list",
             Self::Show { .. } => "show",
             Self::Move { .. } => "move",
@@ -103,6 +108,7 @@ impl Request {
         let mut args: Vec<&str> = self.name().split(' ').collect();
         match self {
             Self::Capabilities => {}
+            Self::States { create } => args.extend(create.iter().flat_map(|state| ["--create", state])),
             Self::List { all } => args.extend(all.then_some("--all")),
             Self::Show { id } | Self::Comments { id } => args.push(id),
             Self::Move { id, from, to } => args.extend([id, "--from", from, "--to", to]),
@@ -141,6 +147,10 @@ impl Request {
     pub fn check(&self) -> Result<(), CallError> {
         match self {
             Self::Capabilities | Self::List { .. } => Ok(()),
+            Self::States { create } => {
+                let mut states = create.iter();
+                states.try_for_each(|state| check_argument("--create", state))
+            }
             Self::Show { id } | Self::Comments { id } => check_argument("id", id),
             Self::Move { id, from, to } => {
                 check_argument("id", id)?;

@@ -12,6 +12,9 @@ fn requests() -> Vec<Request> {
     let (id, head) = (text("7"), text("vik/7"));
     vec![
         Request::Capabilities,
+        Request::States {
+            create: vec![text("to do"), text("review")],
+        },
         Request::List { all: false },
         Request::List { all: true },
         Request::Show { id: id.clone() },
@@ -67,6 +70,7 @@ fn requests_are_command_lines_and_json() {
         .collect();
     insta::assert_snapshot!(lines, @r#"
     capabilities
+    states --create to do --create review
     list
     list --all
     show 7
@@ -96,6 +100,7 @@ fn invalid_arguments_are_refused() {
         let mut bad = request.clone();
         match &mut bad {
             Request::Capabilities | Request::List { .. } => continue,
+            Request::States { create } => create.push(text("--create")),
             Request::Show { id } | Request::Comments { id } => id.insert(0, '-'),
             Request::Move { from, .. } => from.clear(),
             Request::Comment { input, .. } => input.body.clear(),

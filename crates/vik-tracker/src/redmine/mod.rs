@@ -306,7 +306,8 @@ impl Protocol for RedmineTracker {
             }),
             Request::Comments { id } => answer(self.comments(id)?),
             Request::Create { key, input } => answer(self.create(key, input)?),
-            Request::Label { .. }
+            Request::States { .. }
+            | Request::Label { .. }
             | Request::OpenPullRequest { .. }
             | Request::PullRequestStatus { .. }
             | Request::PullRequestComments { .. } => Err(CallError::unsupported(request)),

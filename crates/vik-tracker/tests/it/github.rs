@@ -364,3 +364,27 @@ fn pull_request_is_found_by_its_branch() {
     );
     assert_eq!(open("vik/1")["id"], "102");
 }
+
+#[test]
+fn states_are_labels_and_missing_ones_are_created() {
+    let _alone = alone();
+    let world = World::new();
+    world.api.state().labels = ["bug", "vik:todo", "question", "vik:old state"]
+        .map(str::to_owned)
+        .into();
+    let states = |create: &[&str]| {
+        let create = create.iter().map(|&state| state.to_owned()).collect();
+        world.tracker.call(&Request::States { create }).unwrap()
+    };
+    let known = ["closed", "old state", "review", "todo"];
+    assert_eq!(
+        states(&[]),
+        json!({"states": ["closed", "old state", "todo"], "created": []})
+    );
+    assert_eq!(
+        states(&["todo", "review", "closed", "none", "review"]),
+        json!({"states": known, "created": ["review"]})
+    );
+    assert_eq!(states(&["review"]), json!({"states": known, "created": []}));
+    assert_eq!(world.api.changes(), ["POST /labels"]);
+}

@@ -19,6 +19,8 @@ pub struct State {
     pub reviews: Vec<Value>,
     pub line_comments: Vec<Value>,
     pub check_runs: Vec<Value>,
+    /// The names of the labels of the repository.
+    pub labels: Vec<String>,
     /// `METHOD PATH` of each request, below the repository.
     pub requests: Vec<String>,
     /// How many requests are answered before all others get this status line with headers.
@@ -160,6 +162,11 @@ fn respond(
     };
     match (method, segments.as_slice()) {
         ("GET", []) => ok(json!({"default_branch": "trunk"})),
+        ("GET", ["labels"]) => listed(state.labels.iter().map(|name| json!({"name": name})).collect()),
+        ("POST", ["labels"]) => {
+            state.labels.push(body["name"].as_str().unwrap().to_owned());
+            ok(body.clone())
+        }
         ("GET", ["issues"]) => {
             let (wanted, since) = (
                 parameter("state").unwrap(),

@@ -273,12 +273,12 @@ fn move_leaves_an_issue_that_a_person_moves_meanwhile() {
 
 #[test]
 fn account_that_may_not_set_labels_gets_a_failure() {
-    let world = World::new([issue(1, &["vik:todo"])]);
+    let world = World::new([issue(1, &["vik:todo", "old"])]);
     world.api.state().ignores_labels = true;
     for request in [
         moving("1", "todo", "review"),
         label(&["bug"], &[]),
-        label(&[], &["vik:todo"]),
+        label(&[], &["old"]),
         create("k", Some("todo"), &[]),
     ] {
         let error = world.error(&request);
@@ -543,4 +543,30 @@ fn projects_are_checked() {
     for project in ["a/b", "a/b/c.d", "42", "_a/.github"] {
         assert!(tracker("http://127.0.0.1:1", project).is_ok(), "{project}");
     }
+}
+
+#[test]
+fn states_are_labels_and_missing_ones_are_created() {
+    let world = World::new([]);
+    world.api.state().labels = ["bug", "vik:todo", "question", "vik:old state"]
+        .map(str::to_owned)
+        .into();
+    let states = |create: &[&str]| {
+        let create = create.iter().map(|&state| state.to_owned()).collect();
+        world.call(&Request::States { create })
+    };
+    let known = ["closed", "old state", "review", "todo"];
+    assert_eq!(
+        states(&[]),
+        json!({"states": ["closed", "old state", "todo"], "created": []})
+    );
+    assert_eq!(
+        states(&["todo", "review"]),
+        json!({"states": known, "created": ["review"]})
+    );
+    assert_eq!(states(&["review"]), json!({"states": known, "created": []}));
+    assert!(matches!(
+        world.error(&label(&["vik:review"], &[])),
+        CallError::Failed(_)
+    ));
 }

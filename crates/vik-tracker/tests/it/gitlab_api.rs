@@ -20,6 +20,8 @@ pub struct State {
     pub approvals: Value,
     /// The reviewers; null for a version that does not have them.
     pub reviewers: Value,
+    /// The names of the labels of the project.
+    pub labels: Vec<String>,
     /// The longest page, whatever is asked for.
     pub page: usize,
     /// Whether the headers of pages are missing.
@@ -46,6 +48,7 @@ impl Api {
             merge_requests: Vec::new(),
             approvals: json!({"approved": true, "approved_by": []}),
             reviewers: json!([]),
+            labels: Vec::new(),
             page: 2,
             hides_pages: false,
             ignores_pages: false,
@@ -111,6 +114,14 @@ fn respond(state: &mut State, request: &WebRequest) -> WebResponse {
     let body = &request.body;
     match (request.method.as_str(), below) {
         ("GET", []) => WebResponse::json(200, &json!({"id": 3, "default_branch": "trunk"})),
+        ("GET", ["labels"]) => {
+            let labels = state.labels.iter().map(|name| json!({"name": name}));
+            listed(state, request, labels.collect())
+        }
+        ("POST", ["labels"]) => {
+            state.labels.push(body["name"].as_str().unwrap().to_owned());
+            WebResponse::json(201, body)
+        }
         ("GET", ["issues"]) => list_issues(state, request),
         ("POST", ["issues"]) => {
             let mut created = issue(state.issues.len() as u64 + 1, &[]);

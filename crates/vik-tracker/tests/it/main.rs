@@ -9,9 +9,9 @@ mod github_api;
 mod gitlab;
 mod gitlab_api;
 mod program;
+mod programs;
 mod redmine;
 mod redmine_api;
-mod programs;
 mod web;
 
 use std::ffi::OsStr;

@@ -404,9 +404,9 @@ fn gitea_creates_once_with_state_and_labels() {
         json!({"id": "1", "created": false, "url": url})
     );
     assert_eq!(gitea.labels(0), ["bug", "vik:todo"]);
-    assert!(world.label("1", &["a b", "bug"], &["vik:todo", "x"]));
+    assert!(world.label("1", &["a b", "bug"], &["x"]));
     assert!(!world.label("1", &["a b"], &["x"]));
-    // The label was taken off.
+    assert_eq!(world.move_issue("1", "todo", "none"), (true, "none".to_owned()));
     let shown = world.call(&show("1"));
     assert_eq!(
         (&shown["state"], &shown["labels"]),
@@ -547,4 +547,29 @@ fn gitea_without_the_repository_is_a_failure() {
         error.exit_code() == 1 && error.to_string().contains("status 401"),
         "{error}"
     );
+}
+
+#[test]
+fn gitea_states_are_labels_and_missing_ones_are_created() {
+    let _alone = alone();
+    if !has_python() {
+        return;
+    }
+    let gitea = Gitea::new();
+    gitea.state().labels = ["bug", "vik:todo", "question"].map(label).to_vec();
+    gitea.state().org_labels = Some(["vik:old state"].map(label).to_vec());
+    let states = |create: &[&str]| {
+        let create = create.iter().map(|&state| state.to_owned()).collect();
+        gitea.world.call(&Request::States { create })
+    };
+    let known = ["closed", "old state", "review", "todo"];
+    assert_eq!(
+        states(&[]),
+        json!({"states": ["closed", "old state", "todo"], "created": []})
+    );
+    assert_eq!(
+        states(&["todo", "review", "review"]),
+        json!({"states": known, "created": ["review"]})
+    );
+    assert_eq!(states(&["review"]), json!({"states": known, "created": []}));
 }

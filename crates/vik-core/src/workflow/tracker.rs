@@ -1,0 +1,45 @@
+//! `issues.tracker`: a program that speaks the tracker protocol.
+
+use serde::{Deserialize, Serialize};
+
+use super::Workflow;
+
+/// `start_state`: a state of the stage that shows that an agent works on the issue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartState {
+    pub state: String,
+    /// The shell command that moves an issue of the stage to this state.
+    pub command: String,
+    /// Names of the secrets that are passed to the command.
+    pub secrets: Vec<String>,
+}
+
+impl Workflow {
+    /// Returns the shell command of a request to `issues.tracker`: a verb and its arguments. `None`
+    /// if the workflow names no tracker.
+    pub fn tracker_command(&self, request: &[&str]) -> Option<String> {
+        let program = self.tracker.as_ref()?.iter().map(String::as_str);
+        let args: Vec<_> = program.chain(request.iter().copied()).map(shell_word).collect();
+        Some(args.join(" "))
+    }
+}
+
+/// Returns an argument of a shell command, quoted if a shell would change it.
+///
+/// # Examples
+///
+/// ```
+/// use vik_core::workflow::shell_word;
+///
+/// assert_eq!(shell_word("--from=todo"), "'--from=todo'");
+/// assert_eq!(shell_word("./tracker.sh"), "./tracker.sh");
+/// assert_eq!(shell_word("it's $HOME"), r"'it'\''s $HOME'");
+/// ```
+pub fn shell_word(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/:@%+,".contains(&byte);
+    if !text.is_empty() && text.bytes().all(is_plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
+}

@@ -1,0 +1,176 @@
+//! Checks whether the tracker has the states of the workflow, and creates those that it lacks.
+
+use std::future::pending;
+use std::io::{self, IsTerminal};
+use std::path::Path;
+
+use serde::de::DeserializeOwned;
+use tokio_util::sync::CancellationToken;
+use vik_base::report::{ErrorCode, Failure, chain};
+use vik_core::workflow::{Intake, Workflow, shell_word};
+use vik_daemon::Instance;
+use vik_orchestrator::intake::run_pull_command;
+use vik_session::host::Host;
+use vik_tracker::protocol::{Capabilities, States};
+use vik_workflow::WorkflowFile;
+
+use super::Scratch;
+use super::check::{Check, Examination, Group};
+use crate::cli::{confirm, print};
+
+/// The name of the check.
+const STATES: &str = "tracker.states";
+
+/// What the tracker lacks.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) checks: Vec<Check>,
+    /// States that the tracker can create.
+    pub(super) missing: Vec<String>,
+}
+
+/// Compares the states of the stages with those of the tracker. A tracker that takes any state, or
+/// does not answer, is not checked: the pull shows whether it answers.
+pub(super) async fn check(
+    host: &Host,
+    workflow: &Workflow,
+    scratch: &Scratch,
+    cancel: &CancellationToken,
+) -> Found {
+    let call = Call {
+        host,
+        workflow,
+        scratch,
+    };
+    let cancelled = || cancel.cancelled();
+    let Ok(tracker) = call.answer::<Capabilities>(&["capabilities"], cancelled()).await else {
+        return Found::default();
+    };
+    let can_create = tracker.has("states");
+    let known = match tracker.states {
+        Some(states) => states,
+        None if can_create => match call.answer::<States>(&["states"], cancelled()).await {
+            Ok(found) => found.states,
+            Err(reason) => {
+                let message = format!("cannot read the states of the tracker: {reason}");
+                let check = Check::warning(Group::Issues, STATES, "states_unknown", message);
+                return Found {
+                    checks: vec![check],
+                    missing: Vec::new(),
+                };
+            }
+        },
+        None => return Found::default(),
+    };
+    let mut missing: Vec<String> = Vec::new();
+    for state in workflow.issue.stages.iter().flat_map(|stage| &stage.when.states) {
+        if !known.contains(state) && !missing.contains(state) {
+            missing.push(state.clone());
+        }
+    }
+    if missing.is_empty() {
+        let message = "the tracker has the states of all stages";
+        return Found {
+            checks: vec![Check::ok(Group::Issues, STATES, message)],
+            missing,
+        };
+    }
+    let list = missing.join("`, `");
+    let check = if can_create {
+        let message = format!("the tracker lacks the states `{list}`: nobody can give them to an issue yet");
+        let args: Vec<_> = create_args(&missing).iter().map(|arg| shell_word(arg)).collect();
+        let hint = format!("create them with `vik tracker workflow {}`", args.join(" "));
+        Check::warning(Group::Issues, STATES, "states_missing", message).hint(hint)
+    } else {
+        let message = format!(
+            "the tracker has no states `{list}`; it has `{}`",
+            known.join("`, `")
+        );
+        missing.clear();
+        Check::error(Group::Issues, STATES, "states_missing", message)
+            .hint("correct `when.state` of the stages")
+    };
+    Found {
+        checks: vec![check],
+        missing,
+    }
+}
+
+/// Asks at a terminal whether to create the states that the tracker lacks, and creates them.
+///
+/// # Errors
+/// If they cannot be created.
+pub fn offer(examination: &Examination) -> Result<(), Failure> {
+    let missing = &examination.missing_states;
+    if missing.is_empty() || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return Ok(());
+    }
+    let question = format!(
+        "Create the states `{}` in the tracker? [y/N] ",
+        missing.join("`, `")
+    );
+    let (mut input, mut output) = (io::stdin().lock(), io::stderr().lock());
+    let is_confirmed = confirm(&mut input, &mut output, &question)
+        .map_err(|error| Failure::failed(ErrorCode::NoAnswer, "the question was not answered", &error))?;
+    if is_confirmed {
+        let created = create(&examination.workflow_path, missing)?;
+        print(&format!("created `{}`\n", created.created.join("`, `")));
+    }
+    Ok(())
+}
+
+fn create(path: &Path, missing: &[String]) -> Result<States, Failure> {
+    let heading = "cannot create the states";
+    let failed = |error| Failure::failed(ErrorCode::TrackerFailed, heading, &error);
+    let file = WorkflowFile::valid(path, |_| {})?;
+    let host = vik_daemon::host(path, &file.workflow, &Instance::of(path)?)?;
+    let scratch = Scratch::new().map_err(failed)?;
+    let call = Call {
+        host: &host,
+        workflow: &file.workflow,
+        scratch: &scratch,
+    };
+    let args = create_args(missing);
+    let args: Vec<_> = args.iter().map(String::as_str).collect();
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(failed)?
+        .block_on(call.answer(&args, pending()))
+        .map_err(|reason| failed(io::Error::other(reason)))
+}
+
+fn create_args(missing: &[String]) -> Vec<String> {
+    let create = missing
+        .iter()
+        .flat_map(|state| ["--create".to_owned(), state.clone()]);
+    ["states".to_owned()].into_iter().chain(create).collect()
+}
+
+/// A request to the tracker of a workflow, with its secrets and in its folder, as for a pull.
+struct Call<'c> {
+    host: &'c Host,
+    workflow: &'c Workflow,
+    scratch: &'c Scratch,
+}
+
+impl Call<'_> {
+    async fn answer<T: DeserializeOwned>(
+        &self,
+        request: &[&str],
+        cancel: impl Future<Output = ()>,
+    ) -> Result<T, String> {
+        let command = self.workflow.tracker_command(request);
+        let workflow = Workflow {
+            pull: Intake {
+                command: command.ok_or_else(|| "the workflow names no tracker".to_owned())?,
+                ..self.workflow.pull.clone()
+            },
+            ..self.workflow.clone()
+        };
+        let stderr = self.scratch.path().join("tracker.stderr");
+        let answer = run_pull_command(self.host, &workflow, &stderr, cancel).await;
+        let answer = answer.map_err(|error| chain(&error))?;
+        serde_json::from_slice(&answer).map_err(|error| error.to_string())
+    }
+}
