@@ -508,8 +508,9 @@ class Tracker:
                 for label in self.all_pages(path):
                     ids.setdefault(label["name"], label["id"])
             except CallError as error:
-                # The owner is a person.
-                if error.code != NOT_FOUND or path == "labels":
+                # The owner is a person, or the token may not read the labels of the organization.
+                is_refused = error.code == NOT_FOUND or str(error).startswith("status 403")
+                if path == "labels" or not is_refused:
                     raise
         return ids
 

@@ -393,6 +393,14 @@ fn gitea_creates_once_with_state_and_labels() {
     }
     let gitea = Gitea::new();
     let world = &gitea.world;
+    // The token may not read the labels of the organization.
+    let refusal = Fault::Respond(WebResponse::json(
+        403,
+        &json!({"message": "token does not have the scope"}),
+    ));
+    world
+        .server
+        .fail_when(refusal, |request| request.path.contains("/orgs/"));
     let request = create("k.1", "New", "Text", Some("todo"), &["bug"]);
     let url = "https://gitea.example/o/r/issues/1";
     assert_eq!(
