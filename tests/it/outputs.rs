@@ -412,7 +412,7 @@ fn examples() -> Vec<String> {
 #[test]
 fn documented_examples_are_valid_workflows() {
     let examples = examples();
-    assert_eq!(examples.len(), 2);
+    assert_eq!(examples.len(), 3);
     for example in examples {
         let env = TestEnv::new(env!("CARGO_BIN_EXE_vik"));
         env.write("work/prompts/implement.md", "Do it.");

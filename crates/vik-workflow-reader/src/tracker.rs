@@ -60,7 +60,7 @@ pub(crate) struct Tracker(Vec<String>);
 pub(crate) struct TrackerCommands {
     /// The program and its arguments.
     pub(super) args: Vec<String>,
-    /// The same, quoted.
+    /// The beginning of a shell command with them.
     program: String,
     /// Names of the secrets that are passed to them.
     pub(super) secrets: Vec<String>,

@@ -288,13 +288,7 @@ fn move_script(from: &str, to: &str) -> String {
 pub(super) fn first_steps(tracker: TrackerKind) -> &'static [(&'static str, &'static str)] {
     match tracker {
         TrackerKind::Files => &[("vik issue new \"TITLE\" --body \"TEXT\"", "create an issue")],
-        TrackerKind::Github => &[
-            (
-                "for state in todo review ready; do gh label create --force \"vik:$state\"; done",
-                "create the labels for the states",
-            ),
-            ("gh issue edit NUMBER --add-label vik:todo", "hand over an issue"),
-        ],
+        TrackerKind::Github => &[("gh issue edit NUMBER --add-label vik:todo", "hand over an issue")],
         TrackerKind::Gitlab => &[
             (
                 "export GITLAB_TOKEN=… GITLAB_PROJECT=…",

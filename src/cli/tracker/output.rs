@@ -14,11 +14,11 @@ use super::args::{OutputArgs, read};
 /// Carries out the output on standard input, and returns the answer of the tracker. Each verb of
 /// the protocol can be repeated, so this can be as well.
 pub(super) fn carry_out(args: &OutputArgs, stdin: &mut dyn Read) -> Result<Value, CallError> {
-    let (program, rest) = args
+    let (program, arguments) = args
         .program
         .split_first()
         .ok_or_else(|| CallError::Usage("no tracker given".to_owned()))?;
-    let tracker = ProgramTracker::new(program, rest, TIMEOUT)?;
+    let tracker = ProgramTracker::new(program, arguments, TIMEOUT)?;
     let id = args.issue.clone();
     let request = match read(stdin)? {
         Output::State { state } => return move_issue(&tracker, args, &state),
