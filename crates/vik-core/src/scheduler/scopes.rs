@@ -73,7 +73,8 @@ impl Scheduler {
         slots.owned.conflict(&machine.issue().id, &scope)
     }
 
-    /// Reserves the scope of a due stage that waits only for others.
+    /// Reserves the scope of a due stage that waits only for others. A stage that needs an approval
+    /// waits for a person first, and others must not wait for that.
     pub(super) fn reserve_scope(
         &self,
         machine: &IssueMachine,
@@ -85,7 +86,7 @@ impl Scheduler {
             hold,
             Hold::ScopeConflict { .. } | Hold::AgentSlot { .. } | Hold::StageSlot
         );
-        if waits {
+        if waits && !machine.needs_approval(stage) {
             let scope = self.scope(machine, stage);
             slots.owned.own(&machine.issue().id, scope.as_ref(), true);
         }

@@ -102,6 +102,36 @@ issue:
 }
 
 #[test]
+fn stage_that_needs_an_approval_reserves_no_scope() {
+    let code = "    code: { when: { state: review }, agent: a, prompt: p }";
+    let mut world = slots("", "approve: { before: true }", code);
+    let review = |item: Item| item.with(|item| item.state = "review");
+    let issues = [
+        review(owns(0, 1, &["a"])),
+        owns(1, 2, &["a", "b"]),
+        review(owns(2, 3, &["b"])),
+    ];
+    // Nothing is requested or started while memory is short.
+    world
+        .pull(&issues[..1])
+        .pressure(Some("little memory"))
+        .pull(&issues);
+    let why = "little memory".into();
+    let pressure = Some(Hold::Pressure { why });
+    assert_eq!(world.running_issues(), [0]);
+    assert_eq!(
+        (world.hold(1), world.hold(2)),
+        (conflict(0, false), pressure.clone())
+    );
+    let (waiting, _) = world.scheduler().waiting(world.now(), 9);
+    let holds: Vec<_> = waiting.into_iter().map(|waiting| Some(waiting.hold)).collect();
+    assert_eq!(holds, [conflict(0, false), pressure]);
+    world.pressure(None);
+    assert_eq!(world.running_issues(), [0, 2]);
+    assert!(matches!(world.hold(1), Some(Hold::Approval { .. })));
+}
+
+#[test]
 fn invalid_intent_holds_only_its_own_issue() {
     let mut world = slots("", "intent: { owned_scope: [a] }", "");
     world.pull(&[owns(0, 1, &["b"]), owns(1, 2, &["../c"]), owns(2, 3, &["a/x"])]);
