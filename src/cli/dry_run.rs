@@ -149,6 +149,11 @@ fn start_text(host: &Host, loaded: &LoadedWorkflow, start: &Start) -> String {
         );
     }
     let value = Value::Object(context.clone());
+    if let Some(state) = &stage.start_state
+        && *start.issue.state != *state.state
+    {
+        script(&mut out, "start_state", &state.command, &value);
+    }
     if let Some(source) = &stage.before_run {
         script(&mut out, "before_run", source, &value);
     }

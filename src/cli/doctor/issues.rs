@@ -16,7 +16,7 @@ const SHOWN: usize = 3;
 pub(super) fn check(workflow: &Workflow, pull: PullResult) -> (Vec<Check>, Vec<Issue>) {
     let took = pull.duration.as_secs_f64();
     match pull.result {
-        Err(error) => (vec![failed(&error)], Vec::new()),
+        Err(error) => (vec![failed(workflow, &error)], Vec::new()),
         Ok(Pull {
             issues,
             skipped,
@@ -161,11 +161,15 @@ fn closed_unseen(workflow: &Workflow, issues: &[Issue]) -> Option<Check> {
     )
 }
 
-fn failed(error: &PullError) -> Check {
+fn failed(workflow: &Workflow, error: &PullError) -> Check {
     let (code, hint) = match error {
         PullError::Failed { how, .. } if how.contains("127") => (
             "pull_failed",
             "a program in `issues.pull.command` is not installed, or not on PATH",
+        ),
+        PullError::Failed { .. } if workflow.tracker.is_some() => (
+            "pull_failed",
+            "run `vik tracker workflow list` to see its messages, and check the variables of the tracker",
         ),
         PullError::Failed { .. } => (
             "pull_failed",
