@@ -18,6 +18,7 @@ mod simulate;
 mod soak;
 mod test;
 mod tidy;
+mod tracker_chaos;
 mod web;
 mod whole_run;
 
@@ -47,6 +48,10 @@ enum Task {
     Live(live::LiveArgs),
     /// Run the core in simulated worlds, and check its invariants
     Simulate(simulate::SimulateArgs),
+    /// Run a daemon against a real Redmine with faults, and check that nothing is lost or repeated
+    ///
+    /// It requires Debian's packages `redmine`, `redmine-sqlite` and `ruby-webrick`, and installs nothing.
+    TrackerChaos(tracker_chaos::TrackerChaosArgs),
     /// Test the dashboard in a real browser, and the HTTP API against its OpenAPI document
     Web(web::WebArgs),
     /// Run real agents on this repository, and print a report
@@ -64,6 +69,7 @@ fn main() -> ExitCode {
         Task::Soak(args) => soak::run(&args),
         Task::Live(args) => live::run(&args),
         Task::Simulate(args) => simulate::run(&args),
+        Task::TrackerChaos(args) => tracker_chaos::run(&args),
         Task::Web(args) => web::run(&args),
         Task::WholeRun(args) => whole_run::run(&args),
     };
