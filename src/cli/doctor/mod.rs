@@ -17,9 +17,9 @@ mod provider;
 mod repair;
 mod sandbox;
 mod secrets;
-mod states;
 mod templates;
 mod text;
+mod tracker;
 mod webhooks;
 
 #[cfg(test)]
@@ -34,8 +34,8 @@ use vik_core::workflow::Workflow;
 use vik_workflow_reader::Severity;
 
 pub use check::{Check, Examination, Status};
-pub use states::offer as offer_states;
 pub use text::{json, text};
+pub use tracker::offer as offer_states;
 
 pub(super) use probe::find as find_program;
 
@@ -154,7 +154,7 @@ async fn run_checks(workflow: &Path, offline: bool, cancel: &CancellationToken) 
                     let issues =
                         try_agents_and_pull(checks, &host, &workflow, scratch.as_ref(), cancel).await;
                     if let Some(scratch) = &scratch {
-                        let found = states::check(&host, &workflow, scratch, cancel).await;
+                        let found = tracker::check(&host, &workflow, scratch, cancel).await;
                         checks.extend(found.checks);
                         examination.missing_states = found.missing;
                     }

@@ -240,3 +240,17 @@ fn doctor_names_the_command_that_creates_missing_states() {
     assert!(output.status.success(), "{command}: {output:?}");
     assert_eq!(check()["status"], "ok");
 }
+
+#[test]
+fn doctor_names_outputs_that_the_tracker_cannot_carry_out() {
+    let outputs = json!({"comment": {}, "label": {"allow": ["a"], "run": "true"}});
+    let tracked = Tracked::new("ok").work("outputs", outputs);
+    let report = tracked.world.vik(&["doctor", "--json"]).json();
+    let mut checks = report["checks"].as_array().unwrap().iter();
+    let found = checks.find(|check| check["check"] == "tracker.outputs").unwrap();
+    assert_eq!(found["status"], "error");
+    assert_eq!(
+        found["message"],
+        "the tracker cannot carry out `issue.stages.work.outputs.comment`"
+    );
+}

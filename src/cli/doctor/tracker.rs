@@ -1,4 +1,4 @@
-//! Checks whether the tracker has the states of the workflow, and creates those that it lacks.
+//! Checks whether the tracker has what the workflow uses, and creates states that it lacks.
 
 use std::future::pending;
 use std::io::{self, IsTerminal};
@@ -7,6 +7,7 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 use vik_base::report::{ErrorCode, Failure, chain};
+use vik_core::outputs::OutputKind;
 use vik_core::workflow::{Intake, Workflow, shell_word};
 use vik_daemon::Instance;
 use vik_orchestrator::intake::run_pull_command;
@@ -29,8 +30,8 @@ pub(super) struct Found {
     pub(super) missing: Vec<String>,
 }
 
-/// Compares the states of the stages with those of the tracker. A tracker that takes any state, or
-/// does not answer, is not checked: the pull shows whether it answers.
+/// Compares what the stages use with what the tracker has. One that does not answer is not checked:
+/// the pull shows that.
 pub(super) async fn check(
     host: &Host,
     workflow: &Workflow,
@@ -42,14 +43,48 @@ pub(super) async fn check(
         workflow,
         scratch,
     };
-    let cancelled = || cancel.cancelled();
-    let Ok(tracker) = call.answer::<Capabilities>(&["capabilities"], cancelled()).await else {
+    let answer = call.answer::<Capabilities>(&["capabilities"], cancel.cancelled());
+    let Ok(tracker) = answer.await else {
         return Found::default();
     };
+    let mut found = states(&call, &tracker, cancel).await;
+    found.checks.extend(unsupported(workflow, &tracker));
+    found
+}
+
+/// Returns an error if a stage leaves an output to the tracker which that cannot carry out.
+fn unsupported(workflow: &Workflow, tracker: &Capabilities) -> Option<Check> {
+    let verb = |kind: OutputKind| match kind {
+        OutputKind::Comment => "comment",
+        OutputKind::Label => "label",
+        OutputKind::State => "move",
+        OutputKind::PullRequest => "pull_request",
+        OutputKind::Issue => "create",
+    };
+    let outputs = workflow.issue.stages.iter().filter_map(|stage| {
+        let rules = &stage.outputs.as_ref()?.rules;
+        let mut kinds = rules
+            .iter()
+            .filter(|(_, rule)| rule.is_keyed)
+            .map(|(kind, _)| *kind);
+        let kind = kinds.find(|kind| !tracker.has(verb(*kind)))?;
+        Some(format!("issue.stages.{}.outputs.{kind}", stage.name))
+    });
+    let missing: Vec<_> = outputs.collect();
+    (!missing.is_empty()).then(|| {
+        let message = format!("the tracker cannot carry out `{}`", missing.join("`, `"));
+        Check::error(Group::Issues, "tracker.outputs", "output_unsupported", message)
+            .hint("add the command `run` to it")
+    })
+}
+
+/// Compares the states of the stages with those of the tracker.
+async fn states(call: &Call<'_>, tracker: &Capabilities, cancel: &CancellationToken) -> Found {
+    let workflow = call.workflow;
     let can_create = tracker.has("states");
-    let known = match tracker.states {
-        Some(states) => states,
-        None if can_create => match call.answer::<States>(&["states"], cancelled()).await {
+    let known = match &tracker.states {
+        Some(states) => states.clone(),
+        None if can_create => match call.answer::<States>(&["states"], cancel.cancelled()).await {
             Ok(found) => found.states,
             Err(reason) => {
                 let message = format!("cannot read the states of the tracker: {reason}");
