@@ -162,7 +162,8 @@ fn answer_of_another_type_is_a_failure() {
             Ok(self.0.clone())
         }
     }
-    let request = &requests()[4];
+    let requests = requests();
+    let request = requests.iter().find(|request| request.verb() == "move").unwrap();
     let moved = call::<Moved>(
         &Fixed(json!({"moved": true, "state": "review", "more": 1})),
         request,
