@@ -131,6 +131,17 @@ fn installed(path: &str) -> AgentKind {
         .map_or(AgentKind::Vex, |(_, agent)| agent)
 }
 
+fn has_gh() -> bool {
+    let path = own_environment().remove("PATH").unwrap_or_default();
+    doctor::find_program("gh", &path).is_some()
+}
+
+fn is_at_github(url: &str) -> bool {
+    ["https://github.com/", "ssh://git@github.com/", "git@github.com:"]
+        .iter()
+        .any(|start| url.starts_with(start))
+}
+
 /// Returns which kind of git repository contains a folder.
 fn repository(folder: &Path) -> Repository {
     // The folder may not exist yet: the nearest existing parent decides.
@@ -143,17 +154,19 @@ fn repository(folder: &Path) -> Repository {
             .arg(folder)
             .args(args)
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
             .stderr(Stdio::null())
-            .status()
-            .is_ok_and(|status| status.success())
+            .output()
+            .ok()
+            .filter(|output| output.status.success())
+            .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
     };
-    if !git(&["rev-parse", "--show-toplevel"]) {
-        Repository::None
-    } else if git(&["remote", "get-url", "origin"]) {
-        Repository::Remote
-    } else {
-        Repository::Local
+    if git(&["rev-parse", "--show-toplevel"]).is_none() {
+        return Repository::None;
+    }
+    match git(&["remote", "get-url", "origin"]) {
+        Some(url) if is_at_github(&url) && has_gh() => Repository::Github,
+        Some(_) => Repository::Remote,
+        None => Repository::Local,
     }
 }
 

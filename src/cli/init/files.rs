@@ -17,7 +17,9 @@ pub(super) enum Repository {
     None,
     /// A repository without a remote `origin`.
     Local,
-    /// A repository with a remote `origin`.
+    /// A repository with a remote `origin` at GitHub, and `gh` is installed.
+    Github,
+    /// A repository with another remote `origin`.
     Remote,
 }
 
@@ -182,7 +184,7 @@ fn workflow_text(choice: &Choice) -> String {
     let [todo, review, ready] = states(choice.tracker);
     let push = match choice.repository {
         Repository::None => "",
-        Repository::Local | Repository::Remote => {
+        Repository::Local | Repository::Github | Repository::Remote => {
             "# Not plain git: the agent controls this folder, including its git settings.\n\
              vik git push --quiet --force-with-lease\n"
         }
@@ -251,7 +253,7 @@ fn after_create(repository: Repository) -> &'static str {
              branch=\"vik/$VIK_ISSUE_ID\"\n\
              git switch --quiet \"$branch\" 2>/dev/null || git switch --quiet --create \"$branch\""
         }
-        Repository::Remote => {
+        Repository::Github | Repository::Remote => {
             "set -eu\n\
              # Clone from the origin of the repository that contains this file.\n\
              remote=$(git -C {{ workflow_dir }} remote get-url origin)\n\
@@ -265,9 +267,18 @@ fn after_create(repository: Repository) -> &'static str {
 /// Returns the command that opens a pull request for the pushed branch, unless there is one.
 pub(super) fn pull_request(choice: &Choice) -> &'static str {
     match (choice.tracker, choice.repository) {
-        (TrackerKind::Github | TrackerKind::Gitlab | TrackerKind::Gitea, Repository::Remote) => {
+        (
+            TrackerKind::Github | TrackerKind::Gitlab | TrackerKind::Gitea,
+            Repository::Github | Repository::Remote,
+        ) => {
             "vik tracker workflow pull_request open \"vik/$VIK_ISSUE_ID\" --title \"$VIK_ISSUE_TITLE\" \\\n  \
              --body \"Closes #$VIK_ISSUE_ID\"\n"
+        }
+        // The issues are elsewhere, but the code is at GitHub. `gh` must not read the workspace.
+        (_, Repository::Github) => {
+            "cd {{ workflow_dir }}\n\
+             vik tracker github pull_request open \"vik/$VIK_ISSUE_ID\" --title \"$VIK_ISSUE_TITLE\" \\\n  \
+             --body \"Issue $VIK_ISSUE_ID\"\n"
         }
         _ => "",
     }

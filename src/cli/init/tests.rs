@@ -20,7 +20,12 @@ const TRACKERS: [TrackerKind; 7] = [
     TrackerKind::Jira,
 ];
 const AGENTS: [AgentKind; 3] = [AgentKind::Codex, AgentKind::Claude, AgentKind::Vex];
-const REPOSITORIES: [Repository; 3] = [Repository::None, Repository::Local, Repository::Remote];
+const REPOSITORIES: [Repository; 4] = [
+    Repository::None,
+    Repository::Local,
+    Repository::Github,
+    Repository::Remote,
+];
 
 fn args(flags: &[&str]) -> InitArgs {
     let cli = Cli::try_parse_from(["vik", "init"].iter().chain(flags)).unwrap();
@@ -105,6 +110,36 @@ fn tracker_pages_match_the_generated_workflow() {
         assert!(page.contains(&named), "{name}: {named}");
         assert!(page.contains(&format!("vik init --tracker {name}")), "{name}");
     }
+}
+
+#[test]
+fn last_stage_opens_a_pull_request_where_vik_can() {
+    let opens = |tracker, repository| {
+        let choice = Choice {
+            tracker,
+            agent: AgentKind::Codex,
+            repository,
+        };
+        let workflow = load(&files::plan(Path::new("/w/workflow.yml"), &choice)[0].text).workflow;
+        let stages = workflow.unwrap().issue.stages;
+        let commands = |stage: usize| stages[stage].after_run.clone().unwrap();
+        assert!(!commands(0).contains("pull_request"));
+        let commands = commands(1);
+        let line = commands.lines().find(|line| line.contains("pull_request open"));
+        line.map(|line| line.trim().split(' ').nth(2).unwrap().to_owned())
+    };
+    for tracker in TRACKERS {
+        let own = [TrackerKind::Github, TrackerKind::Gitlab, TrackerKind::Gitea].contains(&tracker);
+        let own = own.then_some("workflow");
+        assert_eq!(opens(tracker, Repository::None).as_deref(), None);
+        assert_eq!(opens(tracker, Repository::Remote).as_deref(), own);
+        assert_eq!(
+            opens(tracker, Repository::Github).as_deref(),
+            own.or(Some("github"))
+        );
+    }
+    assert!(is_at_github("git@github.com:o/r.git") && is_at_github("https://github.com/o/r"));
+    assert!(!is_at_github("https://github.company.example/o/r"));
 }
 
 #[test]

@@ -51,9 +51,26 @@ impl GithubTracker {
         let mut found = BTreeMap::new();
         for query in queries {
             let issues = self.gh.get_all(query)?.into_iter().filter(is_issue);
-            found.extend(issues.map(|found| (found["number"].as_u64(), issue(&found))));
+            found.extend(issues.map(|found| (found["number"].as_u64(), found)));
         }
-        Ok(found.into_values().collect())
+        found.values().map(|found| self.issue(found)).collect()
+    }
+
+    /// Returns an issue in the form of the protocol. One that others block takes one more request.
+    fn issue(&self, found: &Value) -> Result<Value, CallError> {
+        let mut shown = issue(found);
+        let open_blockers = found["issue_dependencies_summary"]["blocked_by"].as_u64();
+        if !is_closed(found) && open_blockers.unwrap_or(0) > 0 {
+            let path = format!("issues/{}/dependencies/blocked_by", found["number"]);
+            let blockers = self.gh.get_all(&path)?;
+            let here = |blocker: &&Value| !is_closed(blocker) && repository(blocker) == repository(found);
+            let ids = blockers
+                .iter()
+                .filter(here)
+                .map(|blocker| blocker["number"].to_string());
+            shown["blocked_by"] = ids.collect::<Vec<_>>().into();
+        }
+        Ok(shown)
     }
 
     /// Returns an issue as GitHub prints it.
@@ -201,7 +218,7 @@ impl Protocol for GithubTracker {
             }),
             Request::States { create } => answer(self.states(create).map_err(missing_project)?),
             Request::List { all } => answer(self.list(*all).map_err(missing_project)?),
-            Request::Show { id } => Ok(issue(&self.find(id)?)),
+            Request::Show { id } => self.issue(&self.find(id)?),
             Request::Move { id, from, to } => answer(self.move_issue(id, from, to)?),
             Request::Comment { id, key, input } => answer(Created {
                 created: self.comment(id, key, &input.body)?,
@@ -231,7 +248,12 @@ fn is_issue(found: &Value) -> bool {
     found.get("pull_request").is_none()
 }
 
-/// Returns an issue in the form of the protocol.
+/// Returns the address of the repository of an issue.
+fn repository(found: &Value) -> Option<&str> {
+    Some(found["html_url"].as_str()?.rsplit_once("/issues/")?.0)
+}
+
+/// Returns an issue in the form of the protocol, without its blockers.
 fn issue(found: &Value) -> Value {
     let mut issue = json!({
         "id": found["number"].to_string(),

@@ -388,3 +388,27 @@ fn states_are_labels_and_missing_ones_are_created() {
     assert_eq!(states(&["review"]), json!({"states": known, "created": []}));
     assert_eq!(world.api.changes(), ["POST /labels"]);
 }
+
+#[test]
+fn open_blockers_of_the_repository_are_listed() {
+    let _alone = alone();
+    let world = World::new();
+    let mut closed = issue(3, &[]);
+    closed["state"] = "closed".into();
+    let mut elsewhere = issue(4, &[]);
+    elsewhere["html_url"] = "https://github.com/o/other/issues/4".into();
+    let mut blocked = issue(1, &["vik:todo"]);
+    blocked["issue_dependencies_summary"] = json!({"blocked_by": 3, "total_blocked_by": 4});
+    blocked["blockers"] = json!([issue(2, &[]), closed, elsewhere, issue(5, &[])]);
+    let mut free = issue(2, &["vik:todo"]);
+    free["issue_dependencies_summary"] = json!({"blocked_by": 0, "total_blocked_by": 1});
+    world.api.state().issues = vec![blocked, free];
+    let list = world.tracker.call(&Request::List { all: false }).unwrap();
+    assert_eq!(list[0]["blocked_by"], json!(["2", "5"]));
+    assert_eq!(list[1].get("blocked_by"), None);
+    let show = Request::Show { id: "1".to_owned() };
+    assert_eq!(
+        world.tracker.call(&show).unwrap()["blocked_by"],
+        json!(["2", "5"])
+    );
+}

@@ -161,6 +161,10 @@ fn respond(
         list.iter().position(|item| item["number"] == number)
     };
     match (method, segments.as_slice()) {
+        ("GET", ["issues", number, "dependencies", "blocked_by"]) => {
+            let blockers = state.issues[position(number, &state.issues).unwrap()]["blockers"].clone();
+            listed(blockers.as_array().cloned().unwrap_or_default())
+        }
         ("GET", []) => ok(json!({"default_branch": "trunk"})),
         ("GET", ["labels"]) => listed(state.labels.iter().map(|name| json!({"name": name})).collect()),
         ("POST", ["labels"]) => {
