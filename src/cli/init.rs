@@ -85,9 +85,9 @@ pub fn run(workflow: &Path, args: &InitArgs) -> CliResult {
     print(&out);
     if !args.no_doctor {
         print("\n");
-        let examination = doctor::examine(&path, false)?;
+        let mut examination = doctor::examine(&path, false)?;
         print(&doctor::text(&examination, false, colored(&io::stdout())));
-        doctor::offer_states(&examination)?;
+        doctor::offer_states(&mut examination)?;
     }
     // Findings of `doctor` are the next steps; `init` itself has succeeded.
     Ok(Exit::Done)

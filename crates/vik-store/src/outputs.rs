@@ -21,6 +21,9 @@ pub struct OutputNote {
     /// The key that identifies the output.
     pub key: OutputKey,
     pub progress: Progress,
+    /// Whether the command left the key in the tracker, and can be repeated.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_keyed: bool,
     pub output: Output,
     /// The reason for a failure, or for an unknown result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -107,6 +110,7 @@ mod tests {
             session: AttemptId(uuid::Uuid::nil()),
             key: pursuit.key(&output),
             progress,
+            is_keyed: false,
             output,
             detail: None,
         }
@@ -137,6 +141,23 @@ mod tests {
         );
         assert_eq!(output_notes(&path), book.notes());
         assert_eq!(output_notes(&folder.path().join("none")), []);
+    }
+
+    #[test]
+    fn note_without_a_key_in_the_tracker_is_read_and_written_as_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.outputs");
+        let old = serde_json::to_string(&note("a", Progress::Unknown)).unwrap();
+        assert!(!old.contains("is_keyed"), "{old}");
+        std::fs::write(&path, format!("{old}\n")).unwrap();
+        let mut book = OutputBook::open(&path).unwrap();
+        assert!(!book.notes()[0].is_keyed);
+        let keyed = OutputNote {
+            is_keyed: true,
+            ..note("b", Progress::Applying)
+        };
+        book.record_durably(keyed.clone()).unwrap();
+        assert_eq!(OutputBook::open(&path).unwrap().last(&keyed.key), Some(&keyed));
     }
 
     #[test]

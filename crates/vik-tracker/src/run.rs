@@ -25,6 +25,10 @@ pub(crate) struct Command<'a> {
     /// The path of the program.
     pub(crate) program: &'a Path,
     pub(crate) args: Vec<&'a OsStr>,
+    /// The folder to run it in; the current one if there is none.
+    pub(crate) folder: Option<&'a Path>,
+    /// Variables that the program gets in addition to the environment of this process.
+    pub(crate) with: &'a [(String, String)],
     /// The names of variables that the program does not get.
     pub(crate) without: &'a [&'a str],
     /// The text for standard input.
@@ -84,8 +88,8 @@ pub(crate) fn find_program(name: &OsStr) -> Option<PathBuf> {
         .find(is_executable)
 }
 
-/// Runs a program in the current folder with the environment of this process. No process of it is
-/// alive afterwards, as far as the system permits.
+/// Runs a program with the environment of this process. No process of it is alive afterwards, as far
+/// as the system permits.
 ///
 /// # Errors
 /// When the program cannot be started or exceeds a limit.
@@ -93,9 +97,16 @@ pub(crate) fn run(command: &Command<'_>) -> Result<Finished, RunError> {
     let (stdin, input) = io::pipe().map_err(RunError::Start)?;
     let (output, stdout) = io::pipe().map_err(RunError::Start)?;
     let (errors, stderr) = io::pipe().map_err(RunError::Start)?;
-    let cwd = std::env::current_dir().map_err(RunError::Start)?;
+    let cwd = match command.folder {
+        Some(folder) => folder.to_owned(),
+        None => std::env::current_dir().map_err(RunError::Start)?,
+    };
     let is_kept = |name: &OsString| command.without.iter().all(|without| name != without);
-    let env = std::env::vars_os().filter(|(name, _)| is_kept(name)).collect();
+    let with = command.with.iter();
+    let env = std::env::vars_os()
+        .filter(|(name, _)| is_kept(name))
+        .chain(with.map(|(name, value)| (name.into(), value.into())))
+        .collect();
     let spec = DirectSpec {
         program: command.program,
         args: &command.args,
@@ -177,6 +188,8 @@ mod tests {
             let finished = run(&Command {
                 program: &program,
                 args: ["-c", "echo ${CARGO_PKG_NAME-unset}"].map(OsStr::new).into(),
+                folder: None,
+                with: &[],
                 without,
                 input: "",
                 timeout: Duration::from_secs(60),

@@ -33,7 +33,7 @@ pub(crate) fn existing(
     let mut states: Vec<String> = labels
         .into_iter()
         .filter_map(|label| label.strip_prefix(PREFIX).map(str::to_owned))
-        .chain([CLOSED.to_owned()])
+        .chain([CLOSED.to_owned(), NONE.to_owned()])
         .collect();
     let mut created = Vec::new();
     for state in wanted {

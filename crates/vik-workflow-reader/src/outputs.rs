@@ -27,12 +27,12 @@ section! {
     "comment" comment: optional Plain;
     /// A label for the issue.
     "label" label: optional Choice;
-    /// Another state for the issue.
-    "state" state: optional Choice;
     /// A pull request with the commits in the workspace.
     "pull_request" pull_request: optional Choice;
     /// A new issue.
     "issue" issue: optional Plain;
+    /// Another state for the issue. It is carried out after all others.
+    "state" state: optional Choice;
     /// Names of secrets that are passed to these commands. Default with `issues.tracker`: those of
     /// `issues.pull`.
     "secrets" secrets: defaults EnvNames = EnvNames::default();
@@ -190,9 +190,9 @@ impl Check<'_> {
         let kinds: [(OutputKind, Option<Keys>); 5] = [
             (OutputKind::Comment, outputs.comment.map(Into::into)),
             (OutputKind::Label, outputs.label.map(Into::into)),
-            (OutputKind::State, outputs.state.map(Into::into)),
             (OutputKind::PullRequest, outputs.pull_request.map(Into::into)),
             (OutputKind::Issue, outputs.issue.map(Into::into)),
+            (OutputKind::State, outputs.state.map(Into::into)),
         ];
         let mut rules = BTreeMap::new();
         for (kind, keys) in kinds {

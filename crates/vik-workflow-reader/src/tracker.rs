@@ -5,7 +5,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use vik_core::outputs::OutputKind;
-use vik_core::workflow::{StartState, shell_word};
+use vik_core::workflow::{StartState, shell_quoted};
 use vik_yaml::{Diagnostic, Kind, Node};
 
 use super::check::Check;
@@ -135,7 +135,7 @@ impl TrackerCommands {
                 let login = if is_github { GH_LOGIN } else { "" };
                 format!(
                     "set -e\n\
-                     vik git {login}push --quiet --force-with-lease --branch \"vik/$VIK_ISSUE_ID\"\n\
+                     vik git {login}push --quiet --branch \"vik/$VIK_ISSUE_ID\"\n\
                      {output}"
                 )
             }
@@ -148,7 +148,7 @@ impl TrackerCommands {
         let output = json!({"kind": "state", "state": state}).to_string();
         format!(
             "printf '%s' {} |\n  {}",
-            shell_word(&output),
+            shell_quoted(&output),
             self.carry_out(states)
         )
     }
@@ -156,7 +156,7 @@ impl TrackerCommands {
     fn carry_out(&self, states: &[String]) -> String {
         let from: String = states
             .iter()
-            .map(|state| format!("--from={} ", shell_word(state)))
+            .map(|state| format!("--from={} ", shell_quoted(state)))
             .collect();
         format!("vik tracker output {from}-- {}\n", self.program)
     }
@@ -185,7 +185,7 @@ impl Check<'_> {
         }
         if let Some(tracker) = issues.tracker.take() {
             let Tracker(args) = tracker;
-            let program: Vec<_> = args.iter().map(|arg| shell_word(arg)).collect();
+            let program: Vec<_> = args.iter().map(|arg| shell_quoted(arg)).collect();
             let commands = TrackerCommands {
                 program: program.join(" "),
                 args,

@@ -84,12 +84,12 @@ pub fn run(workflow: &Path, args: &DoctorArgs) -> CliResult {
     if args.repair {
         return repair::run(workflow, args.json);
     }
-    let examination = examine(workflow, args.offline)?;
+    let mut examination = examine(workflow, args.offline)?;
     if args.json {
         print_json(&json(&examination, args.strict));
     } else {
         print(&text(&examination, args.strict, colored(&std::io::stdout())));
-        offer_states(&examination)?;
+        offer_states(&mut examination)?;
     }
     Ok(examination.exit(args.strict))
 }

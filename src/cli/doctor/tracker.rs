@@ -1,22 +1,19 @@
 //! Checks whether the tracker has what the workflow uses, and creates states that it lacks.
 
-use std::future::pending;
 use std::io::{self, IsTerminal};
-use std::path::Path;
 
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 use vik_base::report::{ErrorCode, Failure, chain};
 use vik_core::outputs::OutputKind;
-use vik_core::workflow::{Intake, Workflow, shell_word};
-use vik_daemon::Instance;
+use vik_core::workflow::{Intake, Workflow, shell_quoted};
 use vik_orchestrator::intake::run_pull_command;
 use vik_session::host::Host;
-use vik_tracker::protocol::{Capabilities, States};
-use vik_workflow::WorkflowFile;
+use vik_tracker::protocol::{Capabilities, Request, States, call};
 
 use super::Scratch;
 use super::check::{Check, Examination, Group};
+use crate::cli::tracker::{failure, of_workflow};
 use crate::cli::{confirm, print};
 
 /// The name of the check.
@@ -61,20 +58,16 @@ fn unsupported(workflow: &Workflow, tracker: &Capabilities) -> Option<Check> {
         OutputKind::PullRequest => "pull_request",
         OutputKind::Issue => "create",
     };
-    let outputs = workflow.issue.stages.iter().filter_map(|stage| {
-        let rules = &stage.outputs.as_ref()?.rules;
-        let mut kinds = rules
-            .iter()
-            .filter(|(_, rule)| rule.is_keyed)
-            .map(|(kind, _)| *kind);
-        let kind = kinds.find(|kind| !tracker.has(verb(*kind)))?;
-        Some(format!("issue.stages.{}.outputs.{kind}", stage.name))
-    });
-    let missing: Vec<_> = outputs.collect();
+    let mut missing = Vec::new();
+    for stage in &workflow.issue.stages {
+        let rules = stage.outputs.iter().flat_map(|outputs| &outputs.rules);
+        let lacking = rules.filter(|(kind, rule)| rule.is_keyed && !tracker.has(verb(**kind)));
+        missing.extend(lacking.map(|(kind, _)| format!("issue.stages.{}.outputs.{kind}", stage.name)));
+    }
     (!missing.is_empty()).then(|| {
         let message = format!("the tracker cannot carry out `{}`", missing.join("`, `"));
         Check::error(Group::Issues, "tracker.outputs", "output_unsupported", message)
-            .hint("add the command `run` to it")
+            .hint("add the command `run`, or remove the output")
     })
 }
 
@@ -113,7 +106,10 @@ async fn states(call: &Call<'_>, tracker: &Capabilities, cancel: &CancellationTo
     let list = missing.join("`, `");
     let check = if can_create {
         let message = format!("the tracker lacks the states `{list}`: nobody can give them to an issue yet");
-        let args: Vec<_> = create_args(&missing).iter().map(|arg| shell_word(arg)).collect();
+        let args: Vec<_> = create_args(&missing)
+            .iter()
+            .map(|arg| shell_quoted(arg))
+            .collect();
         let hint = format!("create them with `vik tracker workflow {}`", args.join(" "));
         Check::warning(Group::Issues, STATES, "states_missing", message).hint(hint)
     } else {
@@ -131,11 +127,12 @@ async fn states(call: &Call<'_>, tracker: &Capabilities, cancel: &CancellationTo
     }
 }
 
-/// Asks at a terminal whether to create the states that the tracker lacks, and creates them.
+/// Asks at a terminal whether to create the states that the tracker lacks, and creates them: then
+/// they are no finding any more.
 ///
 /// # Errors
 /// If they cannot be created.
-pub fn offer(examination: &Examination) -> Result<(), Failure> {
+pub fn offer(examination: &mut Examination) -> Result<(), Failure> {
     let missing = &examination.missing_states;
     if missing.is_empty() || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Ok(());
@@ -148,31 +145,15 @@ pub fn offer(examination: &Examination) -> Result<(), Failure> {
     let is_confirmed = confirm(&mut input, &mut output, &question)
         .map_err(|error| Failure::failed(ErrorCode::NoAnswer, "the question was not answered", &error))?;
     if is_confirmed {
-        let created = create(&examination.workflow_path, missing)?;
+        let tracker = of_workflow(&examination.workflow_path)?;
+        let request = Request::States {
+            create: missing.clone(),
+        };
+        let created: States = call(&tracker, &request).map_err(|error| failure(&error))?;
         print(&format!("created `{}`\n", created.created.join("`, `")));
+        examination.checks.retain(|check| check.check != STATES);
     }
     Ok(())
-}
-
-fn create(path: &Path, missing: &[String]) -> Result<States, Failure> {
-    let heading = "cannot create the states";
-    let failed = |error| Failure::failed(ErrorCode::TrackerFailed, heading, &error);
-    let file = WorkflowFile::valid(path, |_| {})?;
-    let host = vik_daemon::host(path, &file.workflow, &Instance::of(path)?)?;
-    let scratch = Scratch::new().map_err(failed)?;
-    let call = Call {
-        host: &host,
-        workflow: &file.workflow,
-        scratch: &scratch,
-    };
-    let args = create_args(missing);
-    let args: Vec<_> = args.iter().map(String::as_str).collect();
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(failed)?
-        .block_on(call.answer(&args, pending()))
-        .map_err(|reason| failed(io::Error::other(reason)))
 }
 
 fn create_args(missing: &[String]) -> Vec<String> {

@@ -267,18 +267,16 @@ fn after_create(repository: Repository) -> &'static str {
 /// Returns the command that opens a pull request for the pushed branch, unless there is one.
 pub(super) fn pull_request(choice: &Choice) -> &'static str {
     match (choice.tracker, choice.repository) {
-        (
-            TrackerKind::Github | TrackerKind::Gitlab | TrackerKind::Gitea,
-            Repository::Github | Repository::Remote,
-        ) => {
-            "vik tracker workflow pull_request open \"vik/$VIK_ISSUE_ID\" --title \"$VIK_ISSUE_TITLE\" \\\n  \
-             --body \"Closes #$VIK_ISSUE_ID\"\n"
+        (TrackerKind::Github, Repository::Github | Repository::Remote)
+        | (TrackerKind::Gitlab | TrackerKind::Gitea, Repository::Remote) => {
+            "vik tracker workflow pull_request open \"vik/$VIK_ISSUE_ID\" \\\n  \
+             --title=\"${VIK_ISSUE_TITLE:-Issue $VIK_ISSUE_ID}\" --body=\"Closes #$VIK_ISSUE_ID\"\n"
         }
         // The issues are elsewhere, but the code is at GitHub. `gh` must not read the workspace.
         (_, Repository::Github) => {
             "cd {{ workflow_dir }}\n\
-             vik tracker github pull_request open \"vik/$VIK_ISSUE_ID\" --title \"$VIK_ISSUE_TITLE\" \\\n  \
-             --body \"Issue $VIK_ISSUE_ID\"\n"
+             vik tracker github pull_request open \"vik/$VIK_ISSUE_ID\" \\\n  \
+             --title=\"${VIK_ISSUE_TITLE:-Issue $VIK_ISSUE_ID}\" --body=\"Issue $VIK_ISSUE_ID\"\n"
         }
         _ => "",
     }

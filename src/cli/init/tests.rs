@@ -129,14 +129,18 @@ fn last_stage_opens_a_pull_request_where_vik_can() {
         line.map(|line| line.trim().split(' ').nth(2).unwrap().to_owned())
     };
     for tracker in TRACKERS {
-        let own = [TrackerKind::Github, TrackerKind::Gitlab, TrackerKind::Gitea].contains(&tracker);
-        let own = own.then_some("workflow");
+        let has_code = [TrackerKind::Github, TrackerKind::Gitlab, TrackerKind::Gitea].contains(&tracker);
+        let at_github = if tracker == TrackerKind::Github {
+            "workflow"
+        } else {
+            "github"
+        };
         assert_eq!(opens(tracker, Repository::None).as_deref(), None);
-        assert_eq!(opens(tracker, Repository::Remote).as_deref(), own);
         assert_eq!(
-            opens(tracker, Repository::Github).as_deref(),
-            own.or(Some("github"))
+            opens(tracker, Repository::Remote).as_deref(),
+            has_code.then_some("workflow")
         );
+        assert_eq!(opens(tracker, Repository::Github).as_deref(), Some(at_github));
     }
     assert!(is_at_github("git@github.com:o/r.git") && is_at_github("https://github.com/o/r"));
     assert!(!is_at_github("https://github.company.example/o/r"));
@@ -337,7 +341,7 @@ fn generated_workflow_runs_to_completion() {
 const TRACKER: &str = r#"#!/bin/sh
 cd "$(dirname "$0")"
 state=$(cat state)
-issue=$(printf '{"id":"1","title":"One","state":"%s","labels":["%s"]}' "$state" "$(cat labels)")
+issue=$(printf '{"id":"1","title":"--base=x $(touch owned) fix","state":"%s","labels":["%s"]}' "$state" "$(cat labels)")
 case $1 in
   list) if [ -e unlisted ]; then echo '[]'; else echo "[$issue]"; fi ;;
   show) echo "$issue" ;;
@@ -495,6 +499,15 @@ fn work_is_handed_over_and_cleaned_up(kind: TrackerKind) {
         has_pull_requests,
         "{kind:?}"
     );
+    if has_pull_requests {
+        let draft: serde_json::Value =
+            serde_json::from_str(&project.env.read("tracker/pull_request")).unwrap();
+        assert_eq!(
+            draft,
+            serde_json::json!({"title": "--base=x $(touch owned) fix", "body": "Closes #1"})
+        );
+    }
+    assert_eq!(project.found("owned"), "");
     assert_ne!(project.found("prompt.txt"), "");
     project.put("state", project.is_terminal());
     project.put("unlisted", "");

@@ -285,7 +285,7 @@ pub enum ProtocolVerb {
         #[arg(long)]
         key: String,
         /// Text, in place of standard input
-        #[arg(long, value_name = "TEXT")]
+        #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
         body: Option<String>,
     },
     /// Print the comments of an issue
@@ -325,10 +325,10 @@ pub enum PullRequestVerb {
         /// Branch with the changes
         head: String,
         /// Title, in place of standard input
-        #[arg(long)]
+        #[arg(long, allow_hyphen_values = true)]
         title: Option<String>,
         /// Description
-        #[arg(long, value_name = "TEXT", requires = "title")]
+        #[arg(long, value_name = "TEXT", requires = "title", allow_hyphen_values = true)]
         body: Option<String>,
         /// Branch to merge into [default: the one of the repository]
         #[arg(long, value_name = "BRANCH", requires = "title")]

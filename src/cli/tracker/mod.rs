@@ -9,20 +9,24 @@ mod output;
 mod tests;
 
 use std::ffi::OsString;
+use std::future::pending;
 use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
 use std::time::Duration;
 
 use vik_base::report::{ErrorCode, Exit, Failure};
+use vik_daemon::Instance;
+use vik_session::secrets::Resolver;
 use vik_tracker::Tracker;
 use vik_tracker::github::GithubTracker;
 use vik_tracker::protocol::{CallError, FilesTracker, ProgramTracker, Protocol};
 use vik_tracker::redmine::RedmineTracker;
-use vik_workflow::WorkflowFile;
+use vik_workflow::{LoadedWorkflow, WorkflowFile};
 
 pub use args::TrackerArgs;
 use args::{ProtocolVerb, TrackerCommand};
 
+use super::doctor::Scratch;
 use super::issue::report_broken;
 use super::{CliResult, workflow_of_hook};
 
@@ -60,9 +64,9 @@ pub fn run(workflow: &Path, args: &TrackerArgs) -> CliResult {
     }
 }
 
-/// Returns the tracker of a workflow, and changes to the folder of the workflow, in which the
-/// tracker runs.
-fn of_workflow(workflow: &Path) -> Result<ProgramTracker, Failure> {
+/// Returns the tracker of a workflow, which runs in the folder of the workflow, with the secrets of
+/// the pull.
+pub fn of_workflow(workflow: &Path) -> Result<ProgramTracker, Failure> {
     let file = WorkflowFile::valid(&workflow_of_hook(workflow), |_| {})?;
     let Some((program, args)) = file.workflow.tracker.as_deref().and_then(<[_]>::split_first) else {
         let heading = format!("{} names no tracker", file.path.display());
@@ -70,12 +74,48 @@ fn of_workflow(workflow: &Path) -> Result<ProgramTracker, Failure> {
             .hint("name one with `issues: {tracker: github}`, or use `vik tracker github`"));
     };
     let folder = file.path.parent().unwrap_or(Path::new("/"));
-    std::env::set_current_dir(folder).map_err(|error| {
-        let heading = "cannot change to the folder of the workflow";
-        Failure::failed(ErrorCode::TrackerFailed, heading, &error)
-    })?;
+    let program = match program.contains('/') {
+        true => folder.join(program).into_os_string(),
+        false => program.into(),
+    };
     let args: Vec<OsString> = args.iter().map(OsString::from).collect();
-    ProgramTracker::new(program.as_ref(), &args, TIMEOUT).map_err(|error| failure(&error))
+    let tracker = ProgramTracker::new(&program, &args, TIMEOUT).map_err(|error| failure(&error))?;
+    Ok(tracker.within(folder, secrets(&file)?))
+}
+
+/// Returns the secrets of the pull. A hook has those that the workflow gives it, and no others.
+fn secrets(file: &LoadedWorkflow) -> Result<Vec<(String, String)>, Failure> {
+    let names = &file.workflow.pull.secrets;
+    if std::env::var_os("VIK_ATTEMPT_ID").is_some() {
+        let Some(missing) = names.iter().find(|name| std::env::var_os(name).is_none()) else {
+            return Ok(Vec::new());
+        };
+        let heading = format!("the tracker needs the secret {missing}, which this hook does not get");
+        return Err(
+            Failure::new(Exit::Failed, ErrorCode::Secrets, heading).hint(format!(
+                "add it to the hooks: `hooks: {{secrets: [{}]}}`",
+                names.join(", ")
+            )),
+        );
+    }
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let heading = "cannot read the secrets of the tracker";
+    let host = vik_daemon::host(&file.path, &file.workflow, &Instance::of(&file.path)?)?;
+    let scratch = Scratch::new().map_err(|error| Failure::failed(ErrorCode::Secrets, heading, &error))?;
+    let resolver = Resolver {
+        host: &host,
+        secrets: &file.workflow.secrets,
+        folder: scratch.path(),
+    };
+    let values = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed(ErrorCode::Runtime, "cannot start", &error))?
+        .block_on(resolver.values(names, pending()))
+        .map_err(|error| Failure::failed(ErrorCode::Secrets, heading, &error))?;
+    Ok(values.of(names).collect())
 }
 
 /// Carries out one request from the command line, as the protocol defines it.
@@ -106,7 +146,7 @@ fn respond(
 }
 
 /// Returns the failure with the exit code of the protocol. Prints how long to wait, if it is known.
-fn failure(error: &CallError) -> Failure {
+pub fn failure(error: &CallError) -> Failure {
     let (exit, code) = match error {
         CallError::Failed(_) => (Exit::Failed, ErrorCode::TrackerFailed),
         CallError::Usage(_) => (Exit::Usage, ErrorCode::IssueUsage),

@@ -3,7 +3,7 @@
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use super::{Asking, COMMENT, LABEL, STATE, expected_events};
+use super::{Asking, COMMENT, LABEL, expected_events};
 use crate::support::*;
 
 #[test]
@@ -211,7 +211,7 @@ fn output_without_a_check_is_repeated_after_a_temporary_failure() {
 
 #[test]
 fn started_outputs_are_finished_after_a_state_change() {
-    let asking = Asking::new(&[STATE, LABEL]);
+    let asking = Asking::new(&[LABEL, COMMENT]);
     let seen = asking.path("moved").display().to_string();
     let done = asking.path("done").display().to_string();
     let (moves, pulls) = (
@@ -222,20 +222,20 @@ fn started_outputs_are_finished_after_a_state_change() {
         format!("{pulls} > {seen}.now; ! grep -q review {seen}.now || echo x >> {seen}; cat {seen}.now");
     std::fs::write(&seen, "").unwrap();
     let asking = asking
-        .work("outputs/state/run", json!(moves))
+        .work("outputs/label/run", json!(moves))
         .work("on_state_change", json!("cancel"))
         .work("hooks", json!({}))
         // A pull reports the new state before the next output ends.
         .work(
-            "outputs/label/run",
+            "outputs/comment/run",
             json!(format!(
-                "until test \"$(cat {seen} | wc -l)\" -ge 3; do sleep 0.05; done; echo label >> {done}"
+                "until test \"$(cat {seen} | wc -l)\" -ge 3; do sleep 0.05; done; echo comment >> {done}"
             )),
         );
     let world = asking.world.set("/issues/pull/command", json!(pulls));
     let asking = Asking { world };
     let daemon = asking.world.daemon();
-    eventually("both are done", || asking.text("done") == "label\n");
+    eventually("both are done", || asking.text("done") == "comment\n");
     eventually("it has ended", || {
         asking.world.session("1").text(".jsonl").contains("\"ended\"")
     });

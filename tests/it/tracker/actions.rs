@@ -10,6 +10,13 @@ use crate::support::*;
 /// it carries out the request, and then ends with the exit code in the file, once.
 const TRACKER: &str = r#"#!/bin/sh
 echo "$*" >>calls
+if [ "$1" = pull_request ]; then
+  cat >>pull_requests
+  echo '{"id":"1","created":true,"url":"https://tracker.example/1"}'
+  [ -e fail-pull_request ] || exit 0
+  rm fail-pull_request
+  exit 75
+fi
 if [ "$1" = move ] && [ -e person ]; then
   rm person
   vik tracker files move "$2" --from todo --to backlog >/dev/null
@@ -97,6 +104,12 @@ impl Tracked {
         let shown = self.world.vik(&["issue", "show", "--json", "--", id]).expect(0);
         serde_json::from_str(&shown.out).unwrap()
     }
+}
+
+fn git(world: &World, args: &[&str]) -> String {
+    let output = world.env.command("git").args(args).output().unwrap();
+    assert!(output.status.success(), "{args:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
 }
 
 const COMMENT: &str = r#"{"kind":"comment","body":"Done; it's $(touch pwned) {{ x }}"}"#;
@@ -253,4 +266,152 @@ fn doctor_names_outputs_that_the_tracker_cannot_carry_out() {
         found["message"],
         "the tracker cannot carry out `issue.stages.work.outputs.comment`"
     );
+}
+
+#[test]
+fn state_is_set_after_all_other_outputs() {
+    let tracked = Tracked::asking(&[STATE, COMMENT, LABEL]).work("outputs", all_kinds());
+    tracked.fail("label", 75);
+    tracked.world.once().expect(0);
+    let verbs: Vec<_> = tracked
+        .changes()
+        .iter()
+        .map(|call| call.split(' ').next().unwrap().to_owned())
+        .collect();
+    assert_eq!(verbs, ["comment", "label", "label", "move"]);
+    assert_eq!(tracked.issue("1")["labels"], json!(["area/ui"]));
+    assert_eq!(tracked.world.sessions("1").len(), 1);
+}
+
+#[test]
+fn output_of_a_command_is_not_repeated_by_the_tracker() {
+    let done = "touch ran; exec sleep 600";
+    let tracked = Tracked::asking(&[COMMENT])
+        .work("outputs", json!({"comment": {"run": done}}))
+        .work("hooks", json!({"timeout": "1s"}));
+    tracked.world.once().expect(1);
+    assert!(tracked.world.env.work().join("ran").exists());
+    // It began, and its end is unknown.
+    let notes = |tracked: &Tracked| {
+        let log = tracked.world.session("1").file(".jsonl");
+        let run = tracked.world.runs()[0]["run_id"].as_str().unwrap().to_owned();
+        let book = log.with_file_name(format!("{run}.outputs"));
+        std::fs::read_to_string(book).unwrap().lines().count()
+    };
+    assert_eq!(notes(&tracked), 2);
+    let tracked = tracked.work("outputs", all_kinds());
+    let daemon = tracked.world.daemon();
+    tracked.world.vik(&["retry", "1"]).expect(0);
+    eventually("the hand-over was tried again", || {
+        let status = tracked.world.status().unwrap_or_default();
+        status["parked"][0]["reason"] == "hand_over" && notes(&tracked) == 3
+    });
+    daemon.stop();
+    assert_eq!(tracked.comments().len(), 0);
+}
+
+#[test]
+fn pull_request_goes_to_its_own_branch_and_never_replaces_commits_of_others() {
+    let pull_request = r#"{"kind":"pull_request","title":"Fix it's","body":"x"}"#;
+    let tracked = Tracked::asking(&[pull_request]).work("outputs", json!({"pull_request": {}}));
+    let remote = tracked.world.env.path("remote").display().to_string();
+    git(&tracked.world, &["init", "--quiet", "--bare", &remote]);
+    git(&tracked.world, &["clone", "--quiet", &remote, "seed"]);
+    git(
+        &tracked.world,
+        &["-C", "seed", "commit", "--quiet", "--allow-empty", "-m", "Begin"],
+    );
+    git(
+        &tracked.world,
+        &["-C", "seed", "push", "--quiet", "origin", "HEAD"],
+    );
+    let first = git(&tracked.world, &["-C", &remote, "rev-parse", "HEAD"]);
+    let world = tracked.world.set(
+        "/issue/hooks",
+        json!({"after_create": format!("git clone --quiet {remote} .")}),
+    );
+    let script = world
+        .value("/issue/stages/work/prompt")
+        .as_str()
+        .unwrap()
+        .replace("SCRIPT: ", "");
+    let script = format!("run git commit --quiet --allow-empty -m Work; {}", script.trim());
+    let tracked = Tracked {
+        world: world.script(&script).work(
+            "hooks",
+            json!({"after_run": "vik tracker workflow move --from todo --to done"}),
+        ),
+    };
+    tracked.fail("pull_request", 75);
+    tracked.world.once().expect(0);
+    let calls = tracked.changes();
+    let opened: Vec<_> = calls
+        .iter()
+        .filter(|call| call.starts_with("pull_request"))
+        .collect();
+    assert_eq!(opened, ["pull_request open vik/1"; 2]);
+    let drafts = std::fs::read_to_string(tracked.world.env.work().join("pull_requests")).unwrap();
+    assert!(
+        drafts.starts_with(r#"{"title":"Fix it's","body":"x"}"#),
+        "{drafts}"
+    );
+    assert_eq!(
+        git(&tracked.world, &["-C", &remote, "log", "--format=%s", "vik/1"]),
+        "Work\nBegin\n"
+    );
+    // Nothing went to the branch that was cloned.
+    assert_eq!(git(&tracked.world, &["-C", &remote, "rev-parse", "HEAD"]), first);
+    assert_eq!(tracked.world.sessions("1").len(), 1);
+
+    // The workspace is gone, a person pushes to the branch, and the issue begins again.
+    assert!(!tracked.world.workspace("1").exists());
+    git(&tracked.world, &["-C", "seed", "fetch", "--quiet"]);
+    git(&tracked.world, &["-C", "seed", "switch", "--quiet", "vik/1"]);
+    git(
+        &tracked.world,
+        &[
+            "-C",
+            "seed",
+            "commit",
+            "--quiet",
+            "--allow-empty",
+            "-m",
+            "By a person",
+        ],
+    );
+    git(&tracked.world, &["-C", "seed", "push", "--quiet"]);
+    tracked.world.vik(&["issue", "move", "1", "todo"]).expect(0);
+    tracked.world.once().expect(1);
+    let log = git(&tracked.world, &["-C", &remote, "log", "--format=%s", "vik/1"]);
+    assert_eq!(log, "By a person\nWork\nBegin\n");
+}
+
+#[test]
+fn workflow_tracker_has_the_secrets_of_the_pull_outside_of_hooks() {
+    let tracked = Tracked::new("ok");
+    let script = "#!/bin/sh\n[ \"$TOKEN\" = sesame ] || { echo 'no token' >&2; exit 1; }\nexec vik tracker files \"$@\"\n";
+    tracked.world.env.write("work/tracker.sh", script);
+    let file = tracked.world.env.write("token", "sesame\n").display().to_string();
+    let world = tracked
+        .world
+        .set("/secrets", json!({"TOKEN": {"file": file}}))
+        .set("/issues/pull/secrets", json!(["TOKEN"]))
+        .work(
+            "hooks",
+            json!({"after_run": "vik tracker workflow move --from todo --to done"}),
+        );
+    let listed = world.vik(&["tracker", "workflow", "list"]).expect(0);
+    assert!(listed.out.contains("Show the total") && !listed.out.contains("sesame"));
+    // A hook has the secrets that the workflow gives it.
+    let world = world.work("hand_over", json!({"max_tries": 1}));
+    world.once().expect(1);
+    let log = world.session("1").text(".after_run.log");
+    assert!(log.contains("hooks: {secrets: [TOKEN]}"), "{log}");
+    let world = world.set("/issue/stages/work/hooks/secrets", json!(["TOKEN"]));
+    let daemon = world.daemon();
+    world.vik(&["retry", "1"]).expect(0);
+    eventually("the issue is moved", || {
+        world.vik(&["issue", "show", "1", "--json"]).json()["state"] == "done"
+    });
+    daemon.stop();
 }

@@ -90,19 +90,19 @@ pub enum Output {
 pub enum OutputKind {
     Comment,
     Label,
-    State,
     PullRequest,
     Issue,
+    State,
 }
 
 impl OutputKind {
-    /// All kinds, in the order of the workflow file.
+    /// All kinds, the one that ends the stage last.
     pub const ALL: [Self; 5] = [
         Self::Comment,
         Self::Label,
-        Self::State,
         Self::PullRequest,
         Self::Issue,
+        Self::State,
     ];
 
     /// Returns the name used in the workflow and in JSON.

@@ -23,6 +23,6 @@ pub use model::{
     SandboxNetwork, SandboxPolicy, SecretSource, Show, Stage, TimeOfDay, Workflow, WorkspaceRoot,
 };
 pub use retention::{KeepTime, Retention};
-pub use tracker::{StartState, shell_word};
+pub use tracker::{StartState, shell_quoted};
 pub use triggers::{Hook, HookKind, Job, ScheduleEntry, Webhooks};
 pub use when::When;

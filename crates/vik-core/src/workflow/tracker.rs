@@ -19,7 +19,7 @@ impl Workflow {
     /// if the workflow names no tracker.
     pub fn tracker_command(&self, request: &[&str]) -> Option<String> {
         let program = self.tracker.as_ref()?.iter().map(String::as_str);
-        let args: Vec<_> = program.chain(request.iter().copied()).map(shell_word).collect();
+        let args: Vec<_> = program.chain(request.iter().copied()).map(shell_quoted).collect();
         Some(args.join(" "))
     }
 }
@@ -29,13 +29,13 @@ impl Workflow {
 /// # Examples
 ///
 /// ```
-/// use vik_core::workflow::shell_word;
+/// use vik_core::workflow::shell_quoted;
 ///
-/// assert_eq!(shell_word("--from=todo"), "'--from=todo'");
-/// assert_eq!(shell_word("./tracker.sh"), "./tracker.sh");
-/// assert_eq!(shell_word("it's $HOME"), r"'it'\''s $HOME'");
+/// assert_eq!(shell_quoted("--from=todo"), "'--from=todo'");
+/// assert_eq!(shell_quoted("./tracker.sh"), "./tracker.sh");
+/// assert_eq!(shell_quoted("it's $HOME"), r"'it'\''s $HOME'");
 /// ```
-pub fn shell_word(text: &str) -> String {
+pub fn shell_quoted(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/:@%+,".contains(&byte);
     if !text.is_empty() && text.bytes().all(is_plain) {
         text.to_owned()

@@ -10,7 +10,7 @@ use vik_base::{failpoint, report};
 use vik_core::attempt::HandOverFailure;
 use vik_core::outcome::{FailureClass, Outcome};
 use vik_core::outputs::{
-    self as core, CheckResult, Line, NextStep, OutputRule, Progress, Recovery, RunResult,
+    self as core, CheckResult, Line, NextStep, OutputKind, OutputRule, Progress, Recovery, RunResult,
 };
 use vik_core::retry_later::EX_TEMPFAIL;
 use vik_proc::Graces;
@@ -101,9 +101,11 @@ impl<'s> OutputRunner<'s> {
     pub(super) async fn apply(&mut self, checked: Checked) -> Result<(), NotApplied> {
         let Checked {
             policy,
-            lines,
+            mut lines,
             mut book,
         } = checked;
+        // In another state, the stage is over for Vik, and what is left would not be done.
+        lines.sort_by_key(|line| line.output.kind() == OutputKind::State);
         if let Some(cause) = self.cx().attempt.commands.stop_cause() {
             return Err(cause.failure().into());
         }
@@ -141,7 +143,11 @@ impl<'s> OutputRunner<'s> {
                 return Err(AttemptFailure::failed(FailureClass::UnprovenEnd, reason).into());
             }
         }
-        let recovery = rule.recovery();
+        let recovery = match rule.recovery() {
+            // It was a command of the workflow then, which left no key in the tracker.
+            Recovery::Repeat if last.as_ref().is_some_and(|note| !note.is_keyed) => Recovery::Person,
+            recovery => recovery,
+        };
         let next = core::next(last.as_ref().map(|note| note.progress), recovery);
         match (next, &scripts.check) {
             (NextStep::Skip, _) => {
@@ -168,7 +174,8 @@ impl<'s> OutputRunner<'s> {
             }
             (NextStep::Run, _) => {}
         }
-        self.note_output(book, line, Progress::Applying, None)?;
+        let recovery = rule.recovery();
+        self.note_output(book, line, (Progress::Applying, recovery), None)?;
         failpoint::reach("output_applying");
         let done = self.output_script("run", &scripts.run, secrets, line).await;
         failpoint::reach("output_ran");
@@ -215,7 +222,12 @@ impl<'s> OutputRunner<'s> {
         why: Option<Reason>,
     ) -> Result<(), NotApplied> {
         let why = why.filter(|_| end != Progress::Applied);
-        self.note_output(book, line, end, why.as_ref().map(|why| why.text.clone()))?;
+        self.note_output(
+            book,
+            line,
+            (end, recovery),
+            why.as_ref().map(|why| why.text.clone()),
+        )?;
         self.summaries
             .extend(book.last(&line.key).map(|note| OutputSummary::of(note, true)));
         let why = why.unwrap_or_else(|| String::new().into());
@@ -256,7 +268,7 @@ impl<'s> OutputRunner<'s> {
         &self,
         book: &mut OutputBook,
         line: &Line,
-        progress: Progress,
+        (progress, recovery): (Progress, Recovery),
         detail: Option<String>,
     ) -> Result<(), AttemptFailure> {
         let note = OutputNote {
@@ -264,6 +276,7 @@ impl<'s> OutputRunner<'s> {
             session: self.cx().start().attempt_id,
             key: line.key.clone(),
             progress,
+            is_keyed: recovery == Recovery::Repeat,
             output: line.output.clone(),
             detail,
         };

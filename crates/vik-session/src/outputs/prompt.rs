@@ -67,12 +67,12 @@ pub fn section(
         let (example, description) = match kind {
             OutputKind::Comment => (r#"{"kind":"comment","body":"…"}"#, "a comment on the issue"),
             OutputKind::Label => (r#"{"kind":"label","label":"…"}"#, "a label for the issue"),
-            OutputKind::State => (r#"{"kind":"state","state":"…"}"#, "another state for the issue"),
             OutputKind::PullRequest => (
                 r#"{"kind":"pull_request","title":"…","body":"…"}"#,
                 "a pull request with what you have committed",
             ),
             OutputKind::Issue => (r#"{"kind":"issue","title":"…","body":"…"}"#, "a new issue"),
+            OutputKind::State => (r#"{"kind":"state","state":"…"}"#, "another state for the issue"),
         };
         let _ = write!(out, "- `{example}`: {description}; {} at most", rule.max);
         if let Some(allow) = &rule.allow {

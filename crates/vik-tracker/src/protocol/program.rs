@@ -1,7 +1,8 @@
 //! The client: a tracker that is another program.
 
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::fmt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -19,8 +20,23 @@ const MAX_ANSWER: usize = 64 * 1024 * 1024;
 pub struct ProgramTracker {
     program: PathBuf,
     args: Vec<OsString>,
+    folder: Option<PathBuf>,
+    secrets: Secrets,
     timeout: Duration,
     max_bytes: usize,
+}
+
+/// Variables with secret values.
+#[derive(Clone, Default)]
+struct Secrets(Vec<(String, String)>);
+
+impl fmt::Debug for Secrets {
+    /// Prints names only, no values.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set()
+            .entries(self.0.iter().map(|(name, _)| name))
+            .finish()
+    }
 }
 
 impl ProgramTracker {
@@ -36,9 +52,19 @@ impl ProgramTracker {
         Ok(Self {
             program: found,
             args: args.to_vec(),
+            folder: None,
+            secrets: Secrets::default(),
             timeout,
             max_bytes: MAX_ANSWER,
         })
+    }
+
+    /// Runs the program in this folder, and with these variables in addition to the environment.
+    #[must_use]
+    pub fn within(mut self, folder: &Path, secrets: Vec<(String, String)>) -> Self {
+        self.folder = Some(folder.to_owned());
+        self.secrets = Secrets(secrets);
+        self
     }
 
     /// Limits answers to this many bytes of JSON instead of 64 MB.
@@ -57,6 +83,8 @@ impl Protocol for ProgramTracker {
         let command = Command {
             program: &self.program,
             args: args.chain(request.args().into_iter().map(OsStr::new)).collect(),
+            folder: self.folder.as_deref(),
+            with: &self.secrets.0,
             without: &[],
             input: &input,
             timeout: self.timeout,

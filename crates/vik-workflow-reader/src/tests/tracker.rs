@@ -142,7 +142,7 @@ fn outputs_without_commands_are_left_to_the_tracker() {
     let rule = |kind| &policy.rules[&kind];
     insta::assert_snapshot!(rule(OutputKind::PullRequest).run, @r#"
     set -e
-    vik git push --quiet --force-with-lease --branch "vik/$VIK_ISSUE_ID"
+    vik git push --quiet --branch "vik/$VIK_ISSUE_ID"
     vik tracker output --from=todo --from='it'\''s on' -- ./t.sh 'a b'
     "#);
     assert_eq!(rule(OutputKind::Comment).recovery(), Recovery::Repeat);
