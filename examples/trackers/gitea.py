@@ -418,6 +418,15 @@ class Tracker:
                 raise CallError(FAILED, f"cannot find the repository: {error}") from None
             raise
 
+    def check_repository(self):
+        """Fails if the repository cannot be read: then it is unknown whether an issue exists."""
+        try:
+            self.send("GET", "")
+        except CallError as error:
+            if error.code == NOT_FOUND:
+                raise CallError(FAILED, f"cannot find the repository: {error}") from None
+            raise
+
     def path(self, id):
         """Returns the path of an issue. Only numbers get into a path."""
         if not re.fullmatch(r"[1-9][0-9]{0,17}", id):
@@ -426,7 +435,13 @@ class Tracker:
 
     def find(self, id):
         """Returns an issue as Gitea has it."""
-        found = self.send("GET", self.path(id))
+        path = self.path(id)
+        try:
+            found = self.send("GET", path)
+        except CallError as error:
+            if error.code == NOT_FOUND:
+                self.check_repository()
+            raise
         if found.get("pull_request"):
             raise CallError(NOT_FOUND, f"{id} is a pull request")
         return found
@@ -494,8 +509,8 @@ class Tracker:
     def create_states(self, wanted):
         """Creates the labels of states that do not exist. Returns all states and the new ones."""
         known = [name.removeprefix(STATE_LABEL) for name in self.known_labels() if name.startswith(STATE_LABEL)]
-        known.append(CLOSED)
-        created = [state for state in dict.fromkeys(wanted) if state not in [*known, NONE]]
+        known += [CLOSED, NONE]
+        created = [state for state in dict.fromkeys(wanted) if state not in known]
         self.label_ids([STATE_LABEL + state for state in created])
         return sorted([*known, *created]), created
 

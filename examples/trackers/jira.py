@@ -352,6 +352,10 @@ RESET_HEADERS = ["X-RateLimit-Reset"]
 
 # The state of an open issue without the label.
 NONE = "none"
+# The longest text, in characters. Jira permits 32,767, with the mark of the key.
+TEXT_LIMIT = 32_500
+# How long a new issue may be missing in the search, in seconds.
+SEARCH_LAG = 60
 FIELDS = [
     "summary",
     "description",
@@ -651,7 +655,7 @@ class Tracker:
         self.find(id)
         if any(is_marked(markdown(comment["body"]), key) for comment in self.all_comments(id)):
             return False
-        self.send("POST", f"{self.path(id)}/comment", {"body": document(marked(body, key))})
+        self.send("POST", f"{self.path(id)}/comment", {"body": document(marked(body[:TEXT_LIMIT], key))})
         return True
 
     def label(self, id, add, remove):
@@ -675,10 +679,16 @@ class Tracker:
                 "project": {"key": self.project},
                 "issuetype": {"name": self.issue_type},
                 "summary": title,
-                "description": document(marked(body, key)),
+                "description": document(marked(body[:TEXT_LIMIT], key)),
                 "labels": sorted({name for name in labels if name != self.label_name}),
             }
-            id, created = self.send("POST", "issue", {"fields": fields})["key"], True
+            try:
+                id, created = self.send("POST", "issue", {"fields": fields})["key"], True
+            except CallError as error:
+                if error.code == LATER:
+                    # It may exist, but the search finds it only after some seconds.
+                    error.wait = max(error.wait or 0, SEARCH_LAG)
+                raise
             found_state = NONE
         # Also if an earlier call was interrupted before this.
         if state and found_state == NONE:

@@ -111,6 +111,8 @@ impl Gh {
         let finished = run(&Command {
             program: &self.program,
             args: args.into_iter().map(OsStr::new).collect(),
+            folder: None,
+            with: &[],
             without: COLORS,
             input: &input,
             timeout: TIMEOUT,

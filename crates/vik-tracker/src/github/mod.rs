@@ -19,6 +19,9 @@ use crate::protocol::{
 use crate::states::{self, CLOSED};
 use api::Gh;
 
+/// The longest text, in characters. GitHub permits 65,536, with the mark of the key.
+const MAX_TEXT: usize = 65_300;
+
 /// The issues of one repository.
 #[derive(Clone, Debug)]
 pub struct GithubTracker {
@@ -62,7 +65,11 @@ impl GithubTracker {
         let open_blockers = found["issue_dependencies_summary"]["blocked_by"].as_u64();
         if !is_closed(found) && open_blockers.unwrap_or(0) > 0 {
             let path = format!("issues/{}/dependencies/blocked_by", found["number"]);
-            let blockers = self.gh.get_all(&path)?;
+            let blockers = match self.gh.get_all(&path) {
+                // The issue was removed meanwhile, or this GitHub has no dependencies.
+                Err(CallError::NotFound(_)) => Vec::new(),
+                blockers => blockers?,
+            };
             let here = |blocker: &&Value| !is_closed(blocker) && repository(blocker) == repository(found);
             let ids = blockers
                 .iter()
@@ -75,7 +82,15 @@ impl GithubTracker {
 
     /// Returns an issue as GitHub prints it.
     fn find(&self, id: &str) -> Result<Value, CallError> {
-        let found = self.gh.get(&issue_path(id, "")?)?;
+        let path = issue_path(id, "")?;
+        let found = match self.gh.get(&path) {
+            Err(CallError::NotFound(reason)) => {
+                // GitHub hides a repository from a token that may not read it.
+                self.gh.get("").map_err(missing_project)?;
+                return Err(CallError::NotFound(reason));
+            }
+            found => found?,
+        };
         if is_issue(&found) {
             Ok(found)
         } else {
@@ -118,7 +133,7 @@ impl GithubTracker {
         if comments.iter().any(|comment| is_marked(&comment.body, key)) {
             return Ok(false);
         }
-        let body = json!({"body": marked(body, key)});
+        let body = json!({"body": marked(cut(body), key)});
         self.gh.send("POST", &issue_path(id, "/comments")?, &body)?;
         Ok(true)
     }
@@ -179,7 +194,7 @@ impl GithubTracker {
                 labels.extend(draft.state.as_deref().and_then(states::label));
                 let body = json!({
                     "title": draft.title,
-                    "body": marked(&draft.body, key),
+                    "body": marked(cut(&draft.body), key),
                     "labels": labels,
                 });
                 (self.gh.send("POST", "issues", &body)?, true)
@@ -235,6 +250,12 @@ impl Protocol for GithubTracker {
             Request::PullRequestComments { head } => answer(pulls::comments(&self.gh, head)?),
         }
     }
+}
+
+/// Returns the beginning of a text that is too long for GitHub together with a mark.
+fn cut(text: &str) -> &str {
+    let end = text.char_indices().nth(MAX_TEXT).map_or(text.len(), |(at, _)| at);
+    &text[..end]
 }
 
 /// Returns the path of an issue.

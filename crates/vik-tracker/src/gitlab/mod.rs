@@ -119,7 +119,10 @@ impl GitlabTracker {
     fn show(&self, id: &str) -> Result<Value, CallError> {
         let found = self.find(id)?;
         let blockers = if issue::may_be_blocked(&found) {
-            issue::blockers(&found, items(&self.server.get(&self.issue_path(id, "/links")?)?))
+            match self.server.get(&self.issue_path(id, "/links")?) {
+                Err(CallError::NotFound(_)) => Vec::new(),
+                links => issue::blockers(&found, items(&links?)),
+            }
         } else {
             Vec::new()
         };

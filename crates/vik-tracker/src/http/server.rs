@@ -153,11 +153,11 @@ impl Server {
                 .body(body.to_string());
         }
         self.runtime.block_on(async {
-            let mut response = request.send().await.map_err(|error| self.not_sent(error))?;
+            let mut response = request.send().await.map_err(|error| self.no_response(error))?;
             let status = response.status().as_u16();
             let headers = response.headers().clone();
             let mut bytes = Vec::new();
-            while let Some(chunk) = response.chunk().await.map_err(|error| self.not_sent(error))? {
+            while let Some(chunk) = response.chunk().await.map_err(|error| self.no_response(error))? {
                 if bytes.len() + chunk.len() > MAX_RESPONSE {
                     let reason = format!("{} sent more than {MAX_RESPONSE} bytes", self.names.tracker);
                     return Err(CallError::Failed(reason));
@@ -170,7 +170,7 @@ impl Server {
     }
 
     /// Returns the error of a request without a complete response. It can be repeated.
-    fn not_sent(&self, error: reqwest::Error) -> CallError {
+    fn no_response(&self, error: reqwest::Error) -> CallError {
         let cause = vik_http::failure_message(&error.without_url());
         self.later(&format!("{} did not answer: {cause}", self.names.tracker))
     }

@@ -376,10 +376,10 @@ fn states_are_labels_and_missing_ones_are_created() {
         let create = create.iter().map(|&state| state.to_owned()).collect();
         world.tracker.call(&Request::States { create }).unwrap()
     };
-    let known = ["closed", "old state", "review", "todo"];
+    let known = ["closed", "none", "old state", "review", "todo"];
     assert_eq!(
         states(&[]),
-        json!({"states": ["closed", "old state", "todo"], "created": []})
+        json!({"states": ["closed", "none", "old state", "todo"], "created": []})
     );
     assert_eq!(
         states(&["todo", "review", "closed", "none", "review"]),
@@ -411,4 +411,43 @@ fn open_blockers_of_the_repository_are_listed() {
         world.tracker.call(&show).unwrap()["blocked_by"],
         json!(["2", "5"])
     );
+}
+
+#[test]
+fn longest_text_leaves_room_for_the_mark() {
+    let _alone = alone();
+    let world = World::new();
+    world.api.state().issues = vec![issue(1, &[])];
+    let comment = Request::Comment {
+        id: "1".to_owned(),
+        key: "k".repeat(128),
+        input: MessageBody {
+            body: "é".repeat(65_536),
+        },
+    };
+    for created in [true, false] {
+        assert_eq!(world.tracker.call(&comment).unwrap(), json!({"created": created}));
+    }
+    let body = world.api.state().comments[0].1["body"]
+        .as_str()
+        .unwrap()
+        .chars()
+        .count();
+    assert!(body <= 65_536, "{body}");
+}
+
+#[test]
+fn hidden_repository_is_no_missing_issue() {
+    let _alone = alone();
+    let world = World::new();
+    let show = Request::Show { id: "1".to_owned() };
+    assert_eq!(world.tracker.call(&show).unwrap_err().exit_code(), 66);
+    world.api.state().refuse_after = Some((0, "404 Not Found".to_owned()));
+    assert_eq!(world.tracker.call(&show).unwrap_err().exit_code(), 1);
+    // Dependencies that cannot be read are none.
+    let mut blocked = issue(1, &["vik:todo"]);
+    blocked["issue_dependencies_summary"] = json!({"blocked_by": 1});
+    world.api.state().issues = vec![blocked];
+    world.api.state().refuse_after = Some((1, "404 Not Found".to_owned()));
+    assert_eq!(world.tracker.call(&show).unwrap()["blocked_by"], json!([]));
 }

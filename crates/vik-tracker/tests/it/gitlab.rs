@@ -1,5 +1,3 @@
-use std::time::Duration;
-
 use serde_json::{Value, json};
 use vik_tracker::Access;
 use vik_tracker::conformance::{Options, Subject, test};
@@ -7,14 +5,14 @@ use vik_tracker::gitlab::GitlabTracker;
 use vik_tracker::protocol::{CallError, IssueDraft, MessageBody, Protocol, PullRequestDraft, Request};
 
 use crate::gitlab_api::{Api, TOKEN, issue, now};
-use crate::web::{Fault, WebResponse};
+use crate::web::Fault;
 
-struct World {
-    api: Api,
-    tracker: GitlabTracker,
+pub struct World {
+    pub api: Api,
+    pub tracker: GitlabTracker,
 }
 
-fn tracker(url: &str, project: &str) -> Result<GitlabTracker, CallError> {
+pub fn tracker(url: &str, project: &str) -> Result<GitlabTracker, CallError> {
     let access = Access {
         url: url.to_owned(),
         token: TOKEN.to_owned(),
@@ -24,18 +22,18 @@ fn tracker(url: &str, project: &str) -> Result<GitlabTracker, CallError> {
 }
 
 impl World {
-    fn new(issues: impl IntoIterator<Item = Value>) -> Self {
+    pub fn new(issues: impl IntoIterator<Item = Value>) -> Self {
         let api = Api::start();
         api.state().issues = issues.into_iter().collect();
         let tracker = tracker(&api.server.url(), "group/shop").unwrap();
         Self { api, tracker }
     }
 
-    fn call(&self, request: &Request) -> Value {
+    pub fn call(&self, request: &Request) -> Value {
         self.tracker.call(request).unwrap()
     }
 
-    fn error(&self, request: &Request) -> CallError {
+    pub fn error(&self, request: &Request) -> CallError {
         let error = self.tracker.call(request).unwrap_err();
         assert!(!error.to_string().contains(TOKEN), "{error}");
         error
@@ -46,7 +44,7 @@ impl World {
     }
 }
 
-fn show(id: &str) -> Request {
+pub fn show(id: &str) -> Request {
     Request::Show { id: id.to_owned() }
 }
 
@@ -454,98 +452,6 @@ fn merge_request_is_found_by_its_branch() {
 }
 
 #[test]
-fn answers_that_are_no_success_have_the_exit_codes_of_the_protocol() {
-    let world = World::new((1..=5).map(|number| issue(number, &[])));
-    let list = Request::List { all: true };
-    let limit = || WebResponse::json(429, &json!({"message": "Retry later"}));
-    let reset = (jiff::Timestamp::now().as_second() + 1000).to_string();
-    let used_up = WebResponse::json(403, &json!({"message": "Forbidden"}))
-        .with_header("RateLimit-Remaining", "0")
-        .with_header("RateLimit-Reset", &reset);
-    let redirect = WebResponse::json(301, &Value::Null).with_header("Location", "https://gitlab.example/new");
-    for (answered, response, code, wait, text) in [
-        (
-            2,
-            limit().with_header("Retry-After", "17"),
-            75,
-            17..=17,
-            "429: Retry later",
-        ),
-        (0, used_up, 75, 900..=1000, "Forbidden"),
-        (
-            1,
-            WebResponse::json(500, &json!({"message": "500 Internal Server Error"})),
-            75,
-            0..=0,
-            "500",
-        ),
-        (
-            0,
-            WebResponse::json(401, &json!({"message": "401 Unauthorized"})),
-            1,
-            0..=0,
-            "GITLAB_TOKEN must",
-        ),
-        (
-            0,
-            WebResponse::json(403, &json!({"message": "403 Forbidden"})),
-            1,
-            0..=0,
-            "GITLAB_TOKEN lacks",
-        ),
-        (
-            0,
-            redirect,
-            1,
-            0..=0,
-            "it redirects to https://gitlab.example/new",
-        ),
-        (
-            1,
-            WebResponse::json(200, &json!({"message": "no"})),
-            1,
-            0..=0,
-            "no list",
-        ),
-    ] {
-        world.api.server.fail_after(answered, Fault::Respond(response));
-        let error = world.error(&list);
-        assert_eq!(error.exit_code(), code, "{error}");
-        assert!(error.to_string().contains(text), "{error}");
-        if let CallError::Later { wait: found, .. } = error {
-            assert!(wait.contains(&found.as_secs()), "{text}: {found:?}");
-        }
-    }
-    world.api.server.recover();
-    // An issue of a project that cannot be read may exist.
-    let other = tracker(&world.api.server.url(), "group/other").unwrap();
-    let error = other.call(&show("1")).unwrap_err();
-    assert_eq!(
-        error,
-        CallError::Failed(
-            "cannot find the project: GitLab answered with status 404: 404 Project Not Found".to_owned()
-        )
-    );
-    let url = world.api.server.url();
-    drop(world);
-    let error = tracker(&url, "group/shop").unwrap().call(&list).unwrap_err();
-    assert!(matches!(error, CallError::Later { wait, .. } if wait == Duration::ZERO));
-}
-
-#[test]
-fn projects_are_checked() {
-    for project in [
-        "", "a", "a/", "/a", "a/..", "./a", "a/-b", "a b/c", "a/b?c", "a%2Fb",
-    ] {
-        let error = tracker("http://127.0.0.1:1", project).unwrap_err();
-        assert_eq!(error.exit_code(), 2, "{project}");
-    }
-    for project in ["a/b", "a/b/c.d", "42", "_a/.github"] {
-        assert!(tracker("http://127.0.0.1:1", project).is_ok(), "{project}");
-    }
-}
-
-#[test]
 fn states_are_labels_and_missing_ones_are_created() {
     let world = World::new([]);
     world.api.state().labels = ["bug", "vik:todo", "question", "vik:old state"]
@@ -555,10 +461,10 @@ fn states_are_labels_and_missing_ones_are_created() {
         let create = create.iter().map(|&state| state.to_owned()).collect();
         world.call(&Request::States { create })
     };
-    let known = ["closed", "old state", "review", "todo"];
+    let known = ["closed", "none", "old state", "review", "todo"];
     assert_eq!(
         states(&[]),
-        json!({"states": ["closed", "old state", "todo"], "created": []})
+        json!({"states": ["closed", "none", "old state", "todo"], "created": []})
     );
     assert_eq!(
         states(&["todo", "review"]),

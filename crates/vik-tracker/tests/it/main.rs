@@ -8,6 +8,7 @@ mod github;
 mod github_api;
 mod gitlab;
 mod gitlab_api;
+mod gitlab_refusals;
 mod program;
 mod programs;
 mod redmine;

@@ -1,6 +1,7 @@
 //! The programs of examples/trackers, each against a fake of the API that it uses.
 
 mod gitea;
+mod gitea_api;
 mod jira;
 mod linear;
 
