@@ -38,9 +38,11 @@ impl Slots {
 }
 
 impl Scheduler {
-    /// Returns the slots of running attempts and of attempts that are about to start.
+    /// Returns the slots of running attempts, of attempts that are about to start, and of issues
+    /// whose next state is not known yet.
     pub(super) fn slots(&self) -> Slots {
         let mut slots = Slots::default();
+        slots.issues.extend(self.moving_on.keys().cloned());
         for running in self.spending.running() {
             // An attempt whose finished work waits for a person has no agent, so its slot is free.
             if running.pending_gate == Some(Gate::After) {

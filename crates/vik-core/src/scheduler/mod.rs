@@ -31,7 +31,7 @@ use crate::attempt::{AttemptResult, Start};
 use crate::changes::{Changes, EndedAttempt, Stored};
 use crate::decision_kind::DecisionKind;
 use crate::ids::{AttemptId, IssueId, RunId, StageName};
-use crate::machine::{IssueMachine, Observation, PullNo, Run};
+use crate::machine::{IssueMachine, Observation, Phase, PullNo, Run};
 use crate::outcome::Outcome;
 use crate::time::{Mono, Now};
 use crate::workflow::{Edit, Workflow, edits};
@@ -71,6 +71,9 @@ pub struct Scheduler {
     /// Since when issues with a running attempt have been terminal or missing.
     done_since: BTreeMap<IssueId, Mono>,
     pulls_started: PullNo,
+    /// The issues whose last attempt succeeded, with the first pull that can show their next state.
+    /// Until then they keep their slot, so that no new issue overtakes them.
+    moving_on: BTreeMap<IssueId, PullNo>,
     /// Whether any pull has succeeded.
     has_pulled: bool,
     /// Whether each listed issue that has a workspace is in memory.
@@ -133,6 +136,7 @@ impl Scheduler {
             spending: Spending::default(),
             done_since: BTreeMap::new(),
             pulls_started: PullNo::default(),
+            moving_on: BTreeMap::new(),
             has_pulled: false,
             knows_listed: false,
             can_skip_unchanged_pull: false,
@@ -361,6 +365,7 @@ impl Scheduler {
         let has_restarted = report.resume_failed;
         // That of a success is repeated, and decided about after the next pull.
         let failed = report.outcome != Outcome::Succeeded;
+        let is_handed_over = !failed && report.hand_over_failure.is_none();
         let after_run_failure = report.hand_over_failure.clone().filter(|_| failed);
         let ended = EndedAttempt {
             attempt_id,
@@ -371,6 +376,8 @@ impl Scheduler {
         };
         let was_under_way = machine.is_under_way();
         let observed = machine.on_attempt_ended(attempt_id, report, stopped, charged, after, now);
+        let run = machine.run(&start.stage.name);
+        let is_settling = run.is_some_and(|run| matches!(run.phase, Phase::Settling { .. }));
         // The next pull has to sort the issue before new ones, even if it returns the same issues.
         self.can_skip_unchanged_pull &= was_under_way == machine.is_under_way();
         self.changes.ended.push(ended);
@@ -392,6 +399,9 @@ impl Scheduler {
                 DecisionSubject::start(&start),
                 failure.reason,
             );
+        }
+        if is_handed_over && is_settling && self.workflow.issue.stages.len() > 1 {
+            self.moving_on.insert(issue.clone(), after);
         }
         self.record(issue, observed.unwrap_or_default(), now);
         self.enforce_all(now);

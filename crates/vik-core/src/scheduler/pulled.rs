@@ -115,6 +115,8 @@ impl Scheduler {
 
     fn on_good_pull(&mut self, now: Now) {
         self.has_pulled = true;
+        let pull = self.pulls_started;
+        self.moving_on.retain(|_, after| *after > pull);
         self.lookups.on_good_pull(now);
     }
 

@@ -5,7 +5,7 @@ use vik_core::machine::RunEvent;
 
 use super::*;
 
-fn failure(wait: u64, needs_person: bool) -> HandOverFailure {
+pub(super) fn failure(wait: u64, needs_person: bool) -> HandOverFailure {
     HandOverFailure {
         step: "after_run".to_owned(),
         reason: "the tracker is down".to_owned(),
@@ -15,7 +15,7 @@ fn failure(wait: u64, needs_person: bool) -> HandOverFailure {
 }
 
 /// The result of an attempt whose work was not handed over.
-fn not_handed_over(failure: HandOverFailure) -> AttemptResult {
+pub(super) fn not_handed_over(failure: HandOverFailure) -> AttemptResult {
     AttemptResult {
         hand_over_failure: Some(Box::new(failure)),
         ..ran(Outcome::Succeeded)

@@ -1,5 +1,6 @@
 //! The order of starts, and what many waiting issues cost.
 
+use super::hand_over::{failure, not_handed_over};
 use super::*;
 
 #[test]
@@ -30,6 +31,49 @@ fn issue_under_way_starts_before_new_ones_of_a_higher_priority() {
     world.succeed(1).pull(&[of(0, 3), of(1, 1), of(2, 2)]);
     let order: Vec<_> = world.starts.iter().map(|start| start.issue.id.as_str()).collect();
     assert_eq!(order, ["0", "1", "0"]);
+}
+
+/// Returns a world with one slot, and with a stage for `todo` and one for `review`.
+fn two_stages() -> Scenario {
+    Scenario::new(
+        "loop: { max_issue_concurrency: 1 }
+issues: { pull: { command: list } }
+agents: { a: { runtime: command, command: [agent] } }
+issue:
+  stages:
+    code: { when: { state: todo }, agent: a, prompt: p }
+    review: { when: { state: review }, agent: a, prompt: p }
+",
+    )
+}
+
+#[test]
+fn new_issue_waits_until_a_pull_shows_the_next_state_of_a_finished_one() {
+    let started = |world: &Scenario| -> Vec<String> {
+        let starts = world.starts.iter();
+        starts
+            .map(|start| format!("{} {}", start.issue.id, start.stage.name))
+            .collect()
+    };
+    let mut world = two_stages();
+    world.pull(&[todo(0), todo(1)]).succeed(0).wait(10_000);
+    assert_eq!(started(&world), ["0 code"]);
+    assert_eq!(world.hold(1), Some(Hold::Slot));
+    world.pull(&[Item::new(0, "review"), todo(1)]);
+    assert_eq!(started(&world), ["0 code", "0 review"]);
+    world.succeed(0).pull(&[done(0), todo(1)]);
+    assert_eq!(started(&world), ["0 code", "0 review", "1 code"]);
+}
+
+#[test]
+fn failed_attempt_and_failed_hand_over_give_the_slot_away() {
+    for report in [ran(Outcome::Failed), not_handed_over(failure(0, false))] {
+        let mut world = two_stages();
+        world.pull(&[todo(0), todo(1)]);
+        let start = world.running().remove(0);
+        world.end_of(&start, report);
+        assert_eq!(world.running_issues(), [1]);
+    }
 }
 
 #[test]
