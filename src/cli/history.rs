@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use vik_api::{RunView, Status};
 use vik_base::report::{ErrorCode, Failure, chain, ledger_failure};
-use vik_control::history::{StoredHistory, join, latest};
+use vik_control::history::{StoredHistory, join};
 use vik_core::ids::IssueId;
 use vik_daemon::Instance;
 use vik_store::ledger::Reader;
@@ -89,16 +89,7 @@ pub fn ledger(root: &Path) -> Option<Reader> {
     })
 }
 
-/// The runs to return.
-#[derive(Clone, Copy, Debug)]
-pub enum Selection<'a> {
-    All,
-    /// The latest ones, at most this many.
-    Latest(u32),
-    Issue(&'a IssueId),
-}
-
-/// Returns runs of a workflow, oldest first, and whether earlier ones are left out.
+/// Returns the runs of an issue, oldest first.
 ///
 /// # Errors
 /// If the sessions or the ledger cannot be read.
@@ -106,19 +97,10 @@ pub fn runs(
     layout: &Layout,
     ledger: Option<&Reader>,
     status: Option<&Status>,
-    selection: Selection<'_>,
-) -> Result<(Vec<RunView>, bool), Failure> {
-    let failure = |error| ledger_failure(&error);
-    if let (Selection::Latest(max), Some(ledger)) = (selection, ledger) {
-        let (mut runs, has_more) = latest(layout, ledger, status, max).map_err(failure)?;
-        runs.reverse();
-        return Ok((runs, has_more));
-    }
-    let issue = match selection {
-        Selection::Issue(issue) => Some(issue),
-        Selection::All | Selection::Latest(_) => None,
-    };
-    let stored = ledger.map(|ledger| StoredHistory::read(ledger, issue));
-    let stored = stored.transpose().map_err(failure)?.unwrap_or_default();
-    Ok((join(&attempts(layout, issue)?, &stored, status), false))
+    issue: &IssueId,
+) -> Result<Vec<RunView>, Failure> {
+    let stored = ledger.map(|ledger| StoredHistory::of_issue(ledger, issue));
+    let stored = stored.transpose().map_err(|error| ledger_failure(&error))?;
+    let attempts = attempts(layout, Some(issue))?;
+    Ok(join(&attempts, &stored.unwrap_or_default(), status))
 }

@@ -4,16 +4,27 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use jiff::Timestamp;
 use vik_api::{RunState, RunView};
-use vik_base::report::{Exit, cost_sum, one_line, table, tokens};
+use vik_base::report::{Exit, cost_sum, ledger_failure, one_line, table, tokens};
+use vik_control::PointInTime;
+use vik_control::history::selected;
 use vik_core::duration::Span;
-use vik_core::ids::IssueId;
+use vik_core::ids::{AgentName, IssueId, StageName};
+use vik_core::outcome::Outcome;
+use vik_store::ledger::{Reader, RunFilter};
 
-use super::history::{self, Selection};
+use super::history;
 use super::{CliResult, print, print_json};
 
 /// `vik runs`
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  vik runs --since yesterday --outcome failed,timed_out
+  vik runs --search 'login page' --json
+  vik runs --stage review --agent codex --limit 20")]
 pub struct RunsArgs {
     /// Print JSON
     #[arg(long)]
@@ -21,43 +32,86 @@ pub struct RunsArgs {
     /// Show only the runs of this issue
     #[arg(long, value_name = "ID")]
     pub issue: Option<String>,
+    /// Show only the runs of this stage
+    #[arg(long, value_name = "NAME")]
+    pub stage: Option<String>,
+    /// Show only runs with an attempt of this agent
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<String>,
+    /// Show only runs whose last attempt has one of these outcomes
+    #[arg(long, value_name = "OUTCOME", value_delimiter = ',', value_parser = outcomes())]
+    pub outcome: Vec<Outcome>,
+    /// Show only runs that started at or after this time: `24h`, `1w`, `yesterday`, `2026-03-01` or a timestamp
+    #[arg(long, value_name = "WHEN")]
+    pub since: Option<PointInTime>,
+    /// Show only runs that started before this time
+    #[arg(long, value_name = "WHEN")]
+    pub until: Option<PointInTime>,
+    /// Show only runs of issues with this text in their id or title
+    #[arg(long, value_name = "TEXT")]
+    pub search: Option<String>,
     /// Show only the latest N runs; 0 shows all of them [default: 100; with --json or --issue: all]
     #[arg(long, value_name = "N")]
-    pub limit: Option<u32>,
+    pub limit: Option<usize>,
 }
 
 /// The number of runs that a table shows.
-const LIMIT: u32 = 100;
+const LIMIT: usize = 100;
+
+fn outcomes() -> impl TypedValueParser<Value = Outcome> {
+    PossibleValuesParser::new(Outcome::ALL.iter().map(|outcome| outcome.as_str()))
+        .try_map(|name| Outcome::from_name(&name).ok_or("unknown outcome"))
+}
+
+impl RunsArgs {
+    fn filter(&self) -> RunFilter {
+        let now = Timestamp::now();
+        let time = |time: Option<PointInTime>| time.map(|time| time.before(now));
+        RunFilter {
+            issue: self.issue.as_deref().map(IssueId::from),
+            stage: self.stage.as_deref().map(StageName::from),
+            agent: self.agent.as_deref().map(AgentName::from),
+            outcomes: self.outcome.clone(),
+            since: time(self.since),
+            until: time(self.until),
+            text: self.search.clone(),
+            before: None,
+        }
+    }
+}
 
 /// Lists runs, oldest first.
 pub fn run(workflow: &Path, args: &RunsArgs) -> CliResult {
-    let issue = args.issue.as_deref().map(IssueId::from);
-    let default = if args.json || issue.is_some() { 0 } else { LIMIT };
-    let limit = args.limit.unwrap_or(default);
-    let selection = match (&issue, limit) {
-        (Some(issue), _) => Selection::Issue(issue),
-        (None, 0) => Selection::All,
-        (None, limit) => Selection::Latest(limit),
+    let default = if args.json || args.issue.is_some() {
+        0
+    } else {
+        LIMIT
     };
+    let limit = args.limit.unwrap_or(default);
+    let filter = args.filter();
     let layout = history::layout(workflow)?;
-    let ledger = history::ledger(layout.root());
+    // Only the ledger knows all runs and their titles.
+    let ledger = Reader::open(&layout.root().join("service")).map_err(|error| ledger_failure(&error))?;
     let status = history::status(workflow);
-    let (mut runs, mut has_more) = history::runs(&layout, ledger.as_ref(), status.as_ref(), selection)?;
-    // Not every selection is limited when it is read.
-    if limit > 0 && runs.len() > limit as usize {
-        runs.drain(..runs.len() - limit as usize);
-        has_more = true;
-    }
+    let (mut runs, has_more) = match &ledger {
+        None => (Vec::new(), false),
+        Some(ledger) => {
+            let max = if limit == 0 { usize::MAX } else { limit };
+            selected(&layout, ledger, status.as_ref(), &filter, max)
+                .map_err(|error| ledger_failure(&error))?
+        }
+    };
+    runs.reverse();
     if args.json {
         print_json(&runs);
-    } else if runs.is_empty() {
+    } else if runs.is_empty() && filter == RunFilter::default() {
         print("no runs yet\n");
+    } else if runs.is_empty() {
+        print("no runs match\n");
     } else {
         print(&text(&runs));
         if has_more {
-            print(
-                "\nearlier runs are not shown; `--limit 0` shows all, and `--issue ID` those of one issue\n",
-            );
+            print("\nearlier runs are not shown; `--limit 0` shows all\n");
         }
     }
     Ok(Exit::Done)

@@ -171,6 +171,17 @@ fn api_reports_runs_issues_and_session_events() {
     let runs = served.get("/runs");
     assert_eq!(runs["runs"].as_array().unwrap().len(), 1);
     assert_eq!(runs["runs"], json!(served.world.runs()));
+    let selected = served.get("/runs?outcome=succeeded&since=1w&q=issue&stage=work&limit=1");
+    assert_eq!(selected["runs"], runs["runs"]);
+    let id = runs["runs"][0]["run_id"].as_str().unwrap();
+    for none in [
+        &format!("before={id}"),
+        "until=yesterday",
+        "outcome=failed,lost",
+        "agent=none",
+    ] {
+        assert_eq!(served.get(&format!("/runs?{none}"))["runs"], json!([]), "{none}");
+    }
     let issue = served.get("/issues/1");
     assert_eq!(issue["runs"], runs["runs"]);
     assert!(issue["decisions"].as_array().unwrap().len() > 1, "{issue}");

@@ -303,6 +303,21 @@ fn listings_show_the_work_of_a_running_daemon() {
         .map(|run| &run["issue_id"])
         .collect();
     assert_eq!(ids, ["wait", "run"]);
+    let issues = |args: &[&str]| -> Vec<String> {
+        let runs = world.vik(&[&["runs", "--json"], args].concat()).expect(0).json();
+        let ids = runs.as_array().unwrap().iter().map(|run| &run["issue_id"]);
+        ids.map(|id| id.as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(
+        issues(&["--outcome", "succeeded,failed", "--since", "1h"]),
+        ["park", "wait"]
+    );
+    assert_eq!(issues(&["--until", "yesterday"]), Vec::<String>::new());
+    assert_eq!(issues(&["--search", "PAR", "--stage", "work"]), ["park"]);
+    let none = world.vik(&["runs", "--agent", "nobody"]).expect(0).out;
+    assert_eq!(none, "no runs match\n");
+    let wrong = world.vik(&["runs", "--outcome", "fine"]).expect(2).err;
+    assert!(wrong.contains("timed_out"), "{wrong}");
     assert_settled!(&world, &world.vik(&["show", "park"]).expect(0).out, "show");
     assert_settled!(
         &world,

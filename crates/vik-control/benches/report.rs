@@ -1,4 +1,4 @@
-//! Measures the report on 100,000 attempts, which must take less than 0.2 s.
+//! Measures the report and the list of runs on 100,000 attempts, which must take less than 0.2 s.
 
 #![allow(clippy::unwrap_used, reason = "a bench may stop at once")]
 
@@ -18,7 +18,7 @@ use vik_core::limits::Spend;
 use vik_core::money::MicroUsd;
 use vik_core::outcome::{CostSource, FailureClass, Outcome};
 use vik_store::Ledger;
-use vik_store::ledger::Reader;
+use vik_store::ledger::{Reader, RunFilter};
 
 const ATTEMPTS: u64 = 100_000;
 
@@ -160,5 +160,54 @@ fn reports(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, reports);
+/// The filters that read the most: few runs or none match.
+fn runs(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("a page of runs of 100,000 attempts");
+    group.throughput(Throughput::Elements(ATTEMPTS)).sample_size(10);
+    let since: Timestamp = "2026-03-02T00:00:00Z".parse().unwrap();
+    let folder = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    fill(folder.path(), Shape::OneEach, since);
+    let all = RunFilter::default();
+    for (name, filter) in [
+        ("latest", all.clone()),
+        (
+            "no title matches",
+            RunFilter {
+                text: Some("no such title".to_owned()),
+                ..all.clone()
+            },
+        ),
+        (
+            "no outcome matches",
+            RunFilter {
+                outcomes: vec![Outcome::Stalled],
+                ..all.clone()
+            },
+        ),
+        (
+            "no agent matches",
+            RunFilter {
+                agent: Some("none".into()),
+                ..all.clone()
+            },
+        ),
+        (
+            "no time matches",
+            RunFilter {
+                until: Some(since),
+                ..all
+            },
+        ),
+    ] {
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| {
+                let ledger = Reader::open(folder.path()).unwrap().unwrap();
+                black_box(ledger.runs(&filter, 101).unwrap())
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, reports, runs);
 criterion_main!(benches);

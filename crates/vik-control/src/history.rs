@@ -9,7 +9,7 @@ use vik_core::ids::{AttemptId, IssueId, RunId};
 use vik_core::limits::estimated;
 use vik_core::outcome::{CostSource, Outcome};
 use vik_core::outputs::Progress;
-use vik_store::ledger::{LedgerError, Reader, StoredAttempt, StoredRun};
+use vik_store::ledger::{LedgerError, Reader, RunFilter, StoredAttempt, StoredRun};
 use vik_store::{AttemptFiles, History, PastAttempt, StoreError};
 use vik_workspace::Layout;
 
@@ -25,14 +25,14 @@ pub struct StoredHistory {
 }
 
 impl StoredHistory {
-    /// Reads the records of one issue, or of all issues.
+    /// Reads the records of one issue.
     ///
     /// # Errors
     /// If the ledger cannot be read.
-    pub fn read(ledger: &Reader, issue: Option<&IssueId>) -> Result<Self, LedgerError> {
+    pub fn of_issue(ledger: &Reader, issue: &IssueId) -> Result<Self, LedgerError> {
         Ok(Self::of(
-            ledger.attempts(issue, u32::MAX)?,
-            ledger.runs(issue, u32::MAX)?,
+            ledger.attempts(Some(issue), u32::MAX)?,
+            ledger.runs(&RunFilter::of_issue(issue), usize::MAX)?,
         ))
     }
 
@@ -47,19 +47,20 @@ impl StoredHistory {
     }
 }
 
-/// Returns the latest runs of all issues, latest first, and whether there are more than `max`.
+/// Returns the runs that a filter selects, latest first, and whether there are more than `max`.
 ///
 /// # Errors
 /// If the ledger cannot be read.
-pub fn latest(
+pub fn selected(
     layout: &Layout,
     ledger: &Reader,
     status: Option<&Status>,
-    max: u32,
+    filter: &RunFilter,
+    max: usize,
 ) -> Result<(Vec<RunView>, bool), LedgerError> {
-    let mut runs = ledger.runs(None, max.saturating_add(1))?;
-    let more = runs.len() > max as usize;
-    runs.truncate(max as usize);
+    let mut runs = ledger.runs(filter, max.saturating_add(1))?;
+    let more = runs.len() > max;
+    runs.truncate(max);
     let mut stored = Vec::new();
     for run in &runs {
         stored.extend(ledger.attempts_of_run(run.id)?);
@@ -86,7 +87,7 @@ pub fn of_issue(
 ) -> Result<Vec<RunView>, HistoryError> {
     let past = History::of_issue(&layout.issue_sessions_dir(issue))?;
     let books = match ledger {
-        Some(ledger) => StoredHistory::read(ledger, Some(issue))?,
+        Some(ledger) => StoredHistory::of_issue(ledger, issue)?,
         None => StoredHistory::default(),
     };
     Ok(join(&past.attempts, &books, status))

@@ -11,6 +11,8 @@ pub mod figures;
 pub mod history;
 pub mod http;
 mod line;
+mod point_in_time;
 mod server;
 
+pub use point_in_time::{ParsePointInTimeError, PointInTime};
 pub use server::{ControlContext, ControlServer, IsRefused};

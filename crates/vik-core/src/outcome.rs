@@ -60,6 +60,14 @@ pub enum FailureClass {
 macro_rules! snake_display {
     ($name:ident { $($variant:ident => $text:literal),* $(,)? }) => {
         impl $name {
+            /// All values.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// Returns the value with this name in JSON.
+            pub fn from_name(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|value| value.as_str() == name)
+            }
+
             /// Returns the name used in JSON.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text),* }

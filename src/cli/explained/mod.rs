@@ -25,7 +25,7 @@ use vik_daemon::{Instance, Presence};
 use vik_orchestrator::api_view;
 use vik_workflow::WorkflowFile;
 
-use super::history::{self, Selection};
+use super::history;
 use super::{client, warn};
 
 /// The maximum number of decisions in the output.
@@ -50,7 +50,7 @@ pub fn load(path: &Path, issue: &IssueId) -> Result<Explained, Failure> {
     if let Some(explanation) = &mut now {
         explain_no_stage(path, explanation);
     }
-    let (runs, _) = history::runs(&layout, ledger.as_ref(), None, Selection::Issue(issue))?;
+    let runs = history::runs(&layout, ledger.as_ref(), None, issue)?;
     let known = decisions.iter().any(|decision| decision.issue.is_some());
     if now.is_none() && runs.is_empty() && !known {
         return Err(unknown(path, issue));

@@ -11,7 +11,8 @@ use std::path::Path;
 use clap::Args;
 use jiff::Timestamp;
 use vik_base::report::{ErrorCode, Exit, Failure, ledger_failure, stdout_width};
-use vik_control::figures::{self, Since, Window};
+use vik_control::PointInTime;
+use vik_control::figures::{self, Window};
 use vik_store::ledger::Reader;
 
 use super::{CliResult, history, print, print_json};
@@ -22,9 +23,9 @@ use super::{CliResult, history, print, print_json};
     after_help = "The report covers the attempts that started in this period. It reads the ledger and needs no daemon. Times are UTC."
 )]
 pub struct ReportArgs {
-    /// Start of the period: a duration (`24h`, `7d`), date (`2026-03-01`) or time (`2026-03-01T12:00:00Z`)
+    /// Start of the period: a duration (`24h`, `1w`), day (`yesterday`, `2026-03-01`) or time (`2026-03-01T12:00:00Z`)
     #[arg(long, value_name = "WHEN", default_value = "7d")]
-    pub since: Since,
+    pub since: PointInTime,
     /// Print JSON
     #[arg(long, conflicts_with = "markdown")]
     pub json: bool,

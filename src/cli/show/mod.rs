@@ -16,7 +16,7 @@ use vik_core::ids::IssueId;
 use vik_workflow::absolute;
 
 use self::timeline::{TimelineInput, timeline};
-use super::history::{self, Selection};
+use super::history;
 use super::{CliResult, explained, print, print_json};
 
 /// `vik show`
@@ -65,7 +65,7 @@ fn known_runs(workflow: &Path, issue: &IssueId) -> Result<Vec<RunView>, Failure>
     let layout = history::layout(workflow)?;
     let ledger = history::ledger(layout.root());
     let status = history::status(workflow);
-    let (found, _) = history::runs(&layout, ledger.as_ref(), status.as_ref(), Selection::Issue(issue))?;
+    let found = history::runs(&layout, ledger.as_ref(), status.as_ref(), issue)?;
     if found.is_empty() {
         return Err(Failure::new(
             Exit::NotFound,

@@ -1,7 +1,6 @@
 //! Statistics of a time span: the work done and its cost, from the ledger alone, with or without a
 //! daemon.
 
-mod since;
 mod sum;
 mod window;
 
@@ -11,7 +10,6 @@ mod tests;
 use vik_api::ReportView;
 use vik_store::ledger::{IssueCounts, LedgerError, Reader};
 
-pub use since::{ParseSinceError, Since};
 pub use window::Window;
 
 use sum::Sums;
@@ -25,10 +23,11 @@ use sum::Sums;
 ///
 /// ```
 /// use jiff::Timestamp;
-/// use vik_control::figures::{Since, Window, report};
+/// use vik_control::PointInTime;
+/// use vik_control::figures::{Window, report};
 ///
 /// let now: Timestamp = "2026-03-08T00:00:00Z".parse()?;
-/// let since = "7d".parse::<Since>()?.before(now);
+/// let since = "7d".parse::<PointInTime>()?.before(now);
 /// assert_eq!(since.to_string(), "2026-03-01T00:00:00Z");
 ///
 /// let window = Window::new(since, now, None);

@@ -16,6 +16,7 @@ mod logs;
 mod metrics;
 mod openapi;
 mod pages;
+mod params;
 mod read;
 mod report;
 mod route;

@@ -5,15 +5,18 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::Response as HttpResponse;
+use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use vik_api::{Decided, DecisionsPage, Explained, IssuesPage, RunsPage, SCHEMA, Status};
 use vik_base::report::{ErrorCode, Failure, ledger_failure};
-use vik_core::ids::IssueId;
+use vik_core::ids::{AgentName, IssueId, RunId, StageName};
 use vik_orchestrator::{ControlRequest, api_view};
+use vik_store::ledger::RunFilter;
 
 use super::answer::{Answer, IssueInPath, Json, Params, Refusal};
 use super::daemon::Daemon;
+use super::params::{Limit, OutcomesParam, TimeParam};
 use super::sign_ins::SignInRef;
 use super::transport::{Connection, Transport};
 use crate::history;
@@ -46,30 +49,7 @@ pub struct IssuesQuery {
     /// Only issues with this text in their id, title or state, ignoring case.
     q: Option<String>,
     /// Maximum number of items.
-    #[schemars(with = "u32", range(min = 1, max = 1000))]
     limit: Option<Limit>,
-}
-
-/// The maximum number of items per page: 1 to 1000.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(try_from = "u32")]
-pub struct Limit(u32);
-
-impl TryFrom<u32> for Limit {
-    type Error = &'static str;
-
-    fn try_from(limit: u32) -> Result<Self, Self::Error> {
-        match limit {
-            1..=1000 => Ok(Self(limit)),
-            _ => Err("`limit` must be a number from 1 to 1000"),
-        }
-    }
-}
-
-impl Limit {
-    pub(super) fn or(limit: Option<Self>, default: u32) -> u32 {
-        limit.map_or(default, |limit| limit.0)
-    }
 }
 
 pub async fn issues(
@@ -135,30 +115,54 @@ pub struct PastQuery {
     /// Only items of this issue.
     issue: Option<IssueId>,
     /// Maximum number of items.
-    #[schemars(with = "u32", range(min = 1, max = 1000))]
     limit: Option<Limit>,
 }
 
-pub async fn runs(State(daemon): State<Arc<Daemon>>, Params(query): Params<PastQuery>) -> Answer<RunsPage> {
+/// The conditions of a list of runs, and its page.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunsQuery {
+    /// Only runs of this issue.
+    issue: Option<IssueId>,
+    /// Only runs of this stage.
+    stage: Option<StageName>,
+    /// Only runs with an attempt of this agent.
+    agent: Option<AgentName>,
+    /// Only runs whose last attempt has one of these outcomes, separated by commas.
+    outcome: Option<OutcomesParam>,
+    /// Only runs that started at or after this time.
+    since: Option<TimeParam>,
+    /// Only runs that started before this time.
+    until: Option<TimeParam>,
+    /// Only runs of issues with this text in their id or title, ignoring case.
+    q: Option<String>,
+    /// Only runs before this one: the `run_id` of the last run of a page gives the next page.
+    #[schemars(with = "String", extend("format" = "uuid"))]
+    before: Option<RunId>,
+    /// Maximum number of items.
+    limit: Option<Limit>,
+}
+
+pub async fn runs(State(daemon): State<Arc<Daemon>>, Params(query): Params<RunsQuery>) -> Answer<RunsPage> {
     let status = daemon.status().await?;
-    let limit = Limit::or(query.limit, 100);
+    let limit = Limit::or(query.limit, 100) as usize;
+    let now = Timestamp::now();
+    let time = |param: Option<TimeParam>| param.map(|TimeParam(time)| time.before(now));
+    let filter = RunFilter {
+        issue: query.issue,
+        stage: query.stage,
+        agent: query.agent,
+        outcomes: query.outcome.unwrap_or_default().0,
+        since: time(query.since),
+        until: time(query.until),
+        text: query.q,
+        before: query.before,
+    };
     let page = daemon
         .run_blocking(move |daemon| {
             let ledger = daemon.ledger()?;
-            let (runs, more) = match query.issue {
-                None => history::latest(&daemon.layout, &ledger, Some(&status), limit)
-                    .map_err(|error| ledger_failure(&error))?,
-                Some(issue) => {
-                    let found = history::of_issue(&daemon.layout, Some(&ledger), Some(&status), &issue);
-                    let mut runs = found.map_err(|error| {
-                        Failure::failed(ErrorCode::History, "cannot read the history", &error)
-                    })?;
-                    runs.reverse();
-                    let more = runs.len() > limit as usize;
-                    runs.truncate(limit as usize);
-                    (runs, more)
-                }
-            };
+            let (runs, more) = history::selected(&daemon.layout, &ledger, Some(&status), &filter, limit)
+                .map_err(|error| ledger_failure(&error))?;
             Ok(RunsPage {
                 schema: SCHEMA,
                 runs,

@@ -1,19 +1,23 @@
 //! The report of a period.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::StatusCode;
 use jiff::Timestamp;
-use regex::Regex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use vik_api::ReportView;
-use vik_base::report::{ErrorCode, ledger_failure};
+use vik_base::report::ledger_failure;
+use vik_core::duration::Span;
 
-use super::answer::{Answer, Json, Params, Refusal};
+use super::answer::{Answer, Json, Params};
 use super::daemon::Daemon;
-use crate::figures::{self, Since, Window};
+use super::params::TimeParam;
+use crate::PointInTime;
+use crate::figures::{self, Window};
+
+/// The default start of the period.
+const LAST_WEEK: PointInTime = PointInTime::Ago(Span::mins(7 * 24 * 60));
 
 /// The period.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -21,32 +25,19 @@ use crate::figures::{self, Since, Window};
 pub struct ReportQuery {
     /// Start of the period: a duration before now (`24h`, `7d`), a date, or a time (RFC 3339).
     /// Default: `7d`.
-    #[schemars(with = "String", regex(pattern = SINCE))]
-    since: Option<String>,
+    since: Option<TimeParam>,
 }
-
-/// The pattern of `since`. The OpenAPI document publishes the same pattern.
-static SINCE_FORM: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(SINCE).ok());
-
-const SINCE: &str = "^([1-9][0-9]{0,3}[smhd]|20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])\
-    (T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z)?)$";
 
 pub async fn report(
     State(daemon): State<Arc<Daemon>>,
     Params(query): Params<ReportQuery>,
 ) -> Answer<ReportView> {
     let now = Timestamp::now();
-    let text = query.since.as_deref().unwrap_or("7d");
-    let is_valid = SINCE_FORM.as_ref().is_some_and(|form| form.is_match(text));
-    let since: Since = is_valid.then(|| text.parse().ok()).flatten().ok_or_else(|| {
-        Refusal::new(
-            StatusCode::BAD_REQUEST,
-            ErrorCode::BadRequest,
-            "`since` must be a duration (`24h`, `7d`), a date (`2026-03-01`), or a time (`2026-03-01T12:00:00Z`)",
-        )
-    })?;
     // A time in the future gives an empty time span.
-    let since = since.before(now);
+    let since = query
+        .since
+        .map_or(LAST_WEEK, |TimeParam(since)| since)
+        .before(now);
     let report = daemon
         .run_blocking(move |daemon| {
             let ledger = daemon.ledger()?;

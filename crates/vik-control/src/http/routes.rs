@@ -16,7 +16,7 @@ use vik_base::report::ErrorCode;
 use super::answer::{EmptyBody, Refusal};
 use super::daemon::Daemon;
 use super::openapi::openapi;
-use super::read::{self, IssuesQuery, PastQuery};
+use super::read::{self, IssuesQuery, PastQuery, RunsQuery};
 use super::report::{self, ReportQuery};
 use super::route::{ResponseBody, Route, json, schema_of};
 use super::sessions::{self, EventsQuery, StderrQuery};
@@ -78,7 +78,7 @@ pub fn routes() -> Vec<Route> {
             json::<RunsPage>(),
             get(read::runs),
         )
-        .query::<PastQuery>(),
+        .query::<RunsQuery>(),
         Route::get(
             "/decisions",
             "List decisions and their reasons, latest first",

@@ -17,7 +17,7 @@ use vik_workspace::fs as private;
 
 use super::answer::{Answer, Json, Params, Refusal, SessionInPath, unknown_session};
 use super::daemon::Daemon;
-use super::read::Limit;
+use super::params::Limit;
 use crate::history;
 
 /// The maximum size shown of a prompt or of a script's output, in bytes.
@@ -96,7 +96,6 @@ pub struct EventsQuery {
     #[schemars(with = "u64", range(max = 9_007_199_254_740_991_u64))]
     after: Option<u64>,
     /// Maximum number of events.
-    #[schemars(with = "u32", range(min = 1, max = 1000))]
     limit: Option<Limit>,
 }
 

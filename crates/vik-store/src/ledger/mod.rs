@@ -13,6 +13,7 @@ mod read;
 mod repair;
 mod reserve;
 mod retention;
+mod runs;
 mod schema;
 mod sql;
 mod write;
@@ -37,8 +38,9 @@ use vik_core::machine::IssueMachine;
 
 pub use error::{Cause, CommitError, LedgerError};
 pub use figures::{EndedFigures, IssueCounts, StoredFigures};
-pub use read::{Reader, StoredAttempt, StoredParked, StoredRun};
+pub use read::{Reader, StoredAttempt, StoredParked};
 pub use repair::{Health, Repaired, check, repair};
+pub use runs::{RunFilter, StoredRun};
 
 use files::{Files, Lock};
 use reserve::Reserve;

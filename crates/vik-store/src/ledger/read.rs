@@ -38,22 +38,6 @@ pub struct StoredAttempt {
     pub ended: Option<EndedAttempt>,
 }
 
-/// A run as the ledger stores it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoredRun {
-    pub id: RunId,
-    pub issue: IssueId,
-    pub stage: StageName,
-    /// The number of attempts that count.
-    pub attempts: u32,
-    /// The phase: `active`, `settling`, `awaiting_approval`, `handing_over`, `backing_off`, `parked`, `over`.
-    pub phase: String,
-    /// The time at which the run ended.
-    pub over_at: Option<Timestamp>,
-    /// Whether its last attempt succeeded, if the run is over.
-    pub succeeded: Option<bool>,
-}
-
 /// A parked run as the ledger stores it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredParked {
@@ -199,21 +183,6 @@ impl Reader {
         )
     }
 
-    /// Returns the runs of one issue or of all issues, those with the latest ids first.
-    ///
-    /// # Errors
-    /// Returns an error if they cannot be read.
-    pub fn runs(&self, issue: Option<&IssueId>, limit: u32) -> Result<Vec<StoredRun>, LedgerError> {
-        match issue {
-            None => self.list(&format!("{RUNS} ORDER BY id DESC LIMIT ?1"), [limit], run),
-            Some(issue) => self.list(
-                &format!("{RUNS} WHERE issue = ?1 ORDER BY id DESC LIMIT ?2"),
-                params![issue.as_str(), limit],
-                run,
-            ),
-        }
-    }
-
     /// Returns the parked runs, longest parked first.
     ///
     /// # Errors
@@ -309,21 +278,6 @@ pub(super) const ATTEMPTS: &str =
     "SELECT session, run, issue, stage, agent, attempt, started_at, resumed_from,
   ended_at, report, tokens, usd_micro, source
   FROM attempts LEFT JOIN sessions USING (session) LEFT JOIN usage USING (session)";
-
-pub(super) const RUNS: &str = "SELECT id, issue, stage, attempts, phase, over_at, succeeded FROM runs";
-
-/// Reads one row of [`RUNS`].
-pub(super) fn run(row: &Row<'_>) -> rusqlite::Result<StoredRun> {
-    Ok(StoredRun {
-        id: read_run(row, 0)?,
-        issue: read_name(row, 1)?,
-        stage: read_name(row, 2)?,
-        attempts: row.get(3)?,
-        phase: row.get(4)?,
-        over_at: read_optional_time(row, 5)?,
-        succeeded: row.get(6)?,
-    })
-}
 
 fn started(row: &Row<'_>) -> rusqlite::Result<StartedAttempt> {
     Ok(StartedAttempt {

@@ -66,7 +66,12 @@ fn old_attempts_are_deleted_and_counters_stay() {
         before,
         "a daemon starts from the same state"
     );
-    let runs: Vec<_> = reader.runs(None, 10).unwrap().iter().map(|run| run.id).collect();
+    let runs: Vec<_> = reader
+        .runs(&RunFilter::default(), 10)
+        .unwrap()
+        .iter()
+        .map(|run| run.id)
+        .collect();
     assert_eq!(runs, [run_id(4), run_id(2)]);
     assert!(!has_old(100));
     ledger.close().unwrap();

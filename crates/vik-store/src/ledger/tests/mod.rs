@@ -24,6 +24,7 @@ mod model;
 mod refuse;
 mod repair;
 mod rows;
+mod runs;
 mod versions;
 
 fn at(second: i64) -> Timestamp {

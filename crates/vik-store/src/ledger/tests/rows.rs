@@ -34,7 +34,7 @@ fn reader_returns_attempts_claims_runs_and_decisions() {
     assert_eq!(reader.attempt(session_id(9)).unwrap(), None);
     assert_eq!(reader.claims().unwrap(), [changes.started[2].clone()]);
     let phases: Vec<_> = reader
-        .runs(None, 10)
+        .runs(&RunFilter::default(), 10)
         .unwrap()
         .into_iter()
         .map(|run| (run.id, run.phase, run.over_at, run.succeeded))

@@ -1,0 +1,119 @@
+//! The types of query parameters. Each accepts what its pattern in the OpenAPI document allows.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use regex::Regex;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+use vik_core::outcome::Outcome;
+
+use crate::PointInTime;
+
+/// The maximum number of items per page: 1 to 1000.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "u32")]
+pub struct Limit(u32);
+
+impl TryFrom<u32> for Limit {
+    type Error = &'static str;
+
+    fn try_from(limit: u32) -> Result<Self, Self::Error> {
+        match limit {
+            1..=1000 => Ok(Self(limit)),
+            _ => Err("`limit` must be a number from 1 to 1000"),
+        }
+    }
+}
+
+impl Limit {
+    pub fn or(limit: Option<Self>, default: u32) -> u32 {
+        limit.map_or(default, |limit| limit.0)
+    }
+}
+
+impl JsonSchema for Limit {
+    fn schema_name() -> Cow<'static, str> {
+        "Limit".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "integer", "format": "uint32", "minimum": 1, "maximum": 1000})
+    }
+}
+
+/// A point in time: a duration before now (`24h`, `1w`), a day, or a time (RFC 3339).
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "Cow<'_, str>")]
+pub struct TimeParam(pub PointInTime);
+
+static TIME_FORM: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(TIME).ok());
+
+const TIME: &str = "^([1-9][0-9]{0,3}[smhdw]|today|yesterday|20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])\
+    (T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z)?)$";
+
+impl TryFrom<Cow<'_, str>> for TimeParam {
+    type Error = &'static str;
+
+    fn try_from(text: Cow<'_, str>) -> Result<Self, Self::Error> {
+        let is_valid = TIME_FORM.as_ref().is_some_and(|form| form.is_match(&text));
+        is_valid.then(|| text.parse().ok()).flatten().map(Self).ok_or(
+            "a time must be a duration (`24h`, `1w`), `today`, `yesterday`, a date (`2026-03-01`), or a time \
+             (`2026-03-01T12:00:00Z`)",
+        )
+    }
+}
+
+impl JsonSchema for TimeParam {
+    fn schema_name() -> Cow<'static, str> {
+        "TimeParam".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "pattern": TIME})
+    }
+}
+
+/// One or more outcomes, separated by commas.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(try_from = "Cow<'_, str>")]
+pub struct OutcomesParam(pub Vec<Outcome>);
+
+impl TryFrom<Cow<'_, str>> for OutcomesParam {
+    type Error = String;
+
+    fn try_from(text: Cow<'_, str>) -> Result<Self, Self::Error> {
+        let outcomes = text.split(',').map(|name| {
+            Outcome::from_name(name).ok_or_else(|| format!("`{name}` is not an outcome; use {}", names(", ")))
+        });
+        outcomes.collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl JsonSchema for OutcomesParam {
+    fn schema_name() -> Cow<'static, str> {
+        "OutcomesParam".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let name = names("|");
+        json_schema!({"type": "string", "pattern": format!("^({name})(,({name}))*$")})
+    }
+}
+
+fn names(separator: &str) -> String {
+    let names: Vec<_> = Outcome::ALL.iter().map(|outcome| outcome.as_str()).collect();
+    names.join(separator)
+}
