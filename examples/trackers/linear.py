@@ -349,23 +349,25 @@ RESET_HEADERS = [
 NONE = "none"
 # The types of states in which an issue is closed.
 CLOSED = ["completed", "canceled", "duplicate"]
-# Linear limits the sum of all fields of a query, so the lists inside of issues are short in `list`.
-# Issues that have more are read once more.
-NESTED_IN_LIST, NESTED_IN_SHOW = 20, 250
+# Linear counts the fields of a query before it runs: a list counts as if it were full. A query may
+# have 10,000 points, so the lists inside of issues are short in `list`. Issues that have more are
+# read once more.
+PAGE = 50
+NESTED_IN_LIST = {"labels": 10, "relations": 5}
+NESTED_IN_SHOW = {"labels": 250, "relations": 250}
 
 ISSUE_FIELDS = """
   id identifier number title description priority url createdAt updatedAt trashed
   creator { email } assignee { email }
   state { name type }
-  labels(first: $nested) { nodes { id name } pageInfo { hasNextPage } }
-  inverseRelations(first: $nested) {
-    nodes { type issue { identifier state { type } } }
-    pageInfo { hasNextPage }
-  }
+  labels(first: $labels) { nodes { id name } }
+  inverseRelations(first: $relations) { nodes { type issue { identifier state { type } } } }
 """
 
 ISSUES = f"""
-query Issues($team: String!, $filter: IssueFilter!, $first: Int!, $nested: Int!, $after: String) {{
+query Issues(
+  $team: String!, $filter: IssueFilter!, $first: Int!, $after: String, $labels: Int!, $relations: Int!
+) {{
   teams(first: 1, filter: {{ key: {{ eq: $team }} }}) {{ nodes {{ id }} }}
   issues(first: $first, after: $after, filter: $filter, includeArchived: true) {{
     nodes {{ {ISSUE_FIELDS} }}
@@ -467,13 +469,13 @@ class Tracker:
             raise CallError(FAILED, "Linear refused the change")
         return payload
 
-    def issues(self, condition, nested):
-        """Returns all issues of the team that fulfil a condition."""
+    def issues(self, condition, first, nested):
+        """Returns all issues of the team that fulfil a condition, in pages of `first` issues."""
         condition = {"team": {"key": {"eq": self.team}}, **condition}
         found, after = [], None
         while True:
             data = self.query(
-                ISSUES, team=self.team, filter=condition, first=50, nested=nested, after=after
+                ISSUES, team=self.team, filter=condition, first=first, after=after, **nested
             )
             if not data["teams"]["nodes"]:
                 raise CallError(FAILED, f"there is no team `{self.team}`, or the key cannot see it")
@@ -488,7 +490,7 @@ class Tracker:
         team, _, number = id.rpartition("-")
         if team != self.team or not re.fullmatch(r"[1-9][0-9]{0,8}", number):
             raise CallError(NOT_FOUND, f"there is no issue `{id}` in the team `{self.team}`")
-        found = self.issues({"number": {"eq": int(number)}}, NESTED_IN_SHOW)
+        found = self.issues({"number": {"eq": int(number)}}, 1, NESTED_IN_SHOW)
         if not found:
             raise CallError(NOT_FOUND, f"there is no issue `{id}`")
         return found[0]
@@ -530,10 +532,11 @@ class Tracker:
         has_label = {"labels": {"name": {"eq": self.label_name}}}
         recent = {"updatedAt": {"gte": ago(LISTED_FOR)}}
         condition = {} if everything else {"or": [{**has_label, **is_open}, recent]}
-        found = self.issues(condition, NESTED_IN_LIST)
+        found = self.issues(condition, PAGE, NESTED_IN_LIST)
         for at, issue in enumerate(found):
-            lists = (issue["labels"], issue["inverseRelations"])
-            if any(nested["pageInfo"]["hasNextPage"] for nested in lists):
+            labels, relations = issue["labels"]["nodes"], issue["inverseRelations"]["nodes"]
+            is_full = len(labels) == NESTED_IN_LIST["labels"]
+            if is_full or len(relations) == NESTED_IN_LIST["relations"]:
                 found[at] = self.find(issue["identifier"])
         return [self.issue(issue) for issue in sorted(found, key=lambda found: found["number"])]
 
@@ -638,7 +641,7 @@ class Tracker:
     def create(self, key, title, body, state, labels):
         team_id, states = self.team_states()
         new = stable_id("issue", team_id, key)
-        known = self.issues({"id": {"eq": new}}, NESTED_IN_LIST)
+        known = self.issues({"id": {"eq": new}}, 1, NESTED_IN_LIST)
         if known:
             return {"id": known[0]["identifier"], "created": False, "url": known[0]["url"]}
         # Without a state, the issue does not get the label either, so that no stage takes it.

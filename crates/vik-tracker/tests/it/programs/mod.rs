@@ -3,7 +3,9 @@
 mod gitea;
 mod gitea_api;
 mod jira;
+mod jira_api;
 mod linear;
+mod linear_api;
 
 use std::ffi::OsStr;
 use std::io::Write as _;
