@@ -449,11 +449,13 @@ class Tracker:
     def labels(self, issue):
         return {label["name"]: label["id"] for label in issue.get("labels") or []}
 
+    def state_labels(self, issue):
+        return {name for name in self.labels(issue) if name.startswith(STATE_LABEL)}
+
     def state(self, issue):
         if issue["state"] == CLOSED:
             return CLOSED
-        states = sorted(name for name in self.labels(issue) if name.startswith(STATE_LABEL))
-        return states[0][len(STATE_LABEL) :] if states else NONE
+        return min(self.state_labels(issue), default=STATE_LABEL + NONE)[len(STATE_LABEL) :]
 
     def blockers(self, issue):
         """Returns the open issues of the repository that block an issue."""
@@ -560,6 +562,13 @@ class Tracker:
         # The new label first: an issue without a label is in no state.
         if new is not None and new not in labels:
             self.add_labels(id, [new])
+            found = self.find(id)
+            if self.was_moved(issue, found, STATE_LABEL + before, new):
+                # A person may also have removed the label.
+                if new in self.labels(found):
+                    self.remove_label(id, self.labels(found)[new])
+                found["labels"] = [label for label in found["labels"] if label["name"] != new]
+                return False, self.state(found)
         if (state == CLOSED) != (after == CLOSED):
             state = CLOSED if after == CLOSED else "open"
             self.send("PATCH", self.path(id), {"state": state})
@@ -567,6 +576,14 @@ class Tracker:
             if name.startswith(STATE_LABEL) and name != new:
                 self.remove_label(id, label_id)
         return True, after
+
+    def was_moved(self, issue, found, old, new):
+        """Returns whether a person has moved or closed an issue while it got the label `new`."""
+        states, found_states = self.state_labels(issue), self.state_labels(found)
+        is_old_removed = old in states and old not in found_states
+        others = found_states - states - {new}
+        is_changed = found["state"] != issue["state"]
+        return is_changed or is_old_removed or bool(others) or new not in found_states
 
     def comments_at(self, path):
         return [self.comment_json(comment) for comment in self.all_pages(path)]

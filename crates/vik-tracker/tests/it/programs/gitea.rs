@@ -146,6 +146,46 @@ fn gitea_adds_the_new_label_before_it_removes_others() {
 }
 
 #[test]
+fn gitea_takes_a_move_back_that_a_person_has_overtaken() {
+    let _alone = alone();
+    if !has_python() {
+        return;
+    }
+    let gitea = Gitea::new();
+    let world = &gitea.world;
+    let mut closed = issue(1, &["vik:todo"], 0);
+    closed["state"] = "closed".into();
+    for (meanwhile, state, labels) in [
+        (
+            issue(1, &["bug", "vik:ready"], 0),
+            "ready",
+            &["bug", "vik:ready"] as &[&str],
+        ),
+        // Both labels, as in the middle of another move.
+        (
+            issue(1, &["vik:todo", "vik:ready"], 0),
+            "ready",
+            &["vik:todo", "vik:ready"],
+        ),
+        (issue(1, &["bug"], 0), "none", &["bug"]),
+        (closed, "closed", &["vik:todo"]),
+    ] {
+        gitea.state().issues = vec![issue(1, &["bug", "vik:todo"], 0)];
+        gitea.state().meanwhile = Some(meanwhile);
+        assert_eq!(world.move_issue("1", "todo", "review"), (false, state.to_owned()));
+        assert_eq!(gitea.labels(0), labels);
+    }
+    // Other labels do not matter, nor do states that an interrupted move has left.
+    gitea.state().issues = vec![issue(1, &["bug", "vik:old", "vik:todo"], 0)];
+    gitea.state().meanwhile = Some(issue(1, &["new", "vik:todo"], 0));
+    assert_eq!(
+        world.move_issue("1", "todo", "review"),
+        (true, "review".to_owned())
+    );
+    assert_eq!(gitea.labels(0), ["new", "vik:review"]);
+}
+
+#[test]
 fn gitea_creates_once_with_state_and_labels() {
     let _alone = alone();
     if !has_python() {

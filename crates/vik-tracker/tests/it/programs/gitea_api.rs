@@ -26,6 +26,8 @@ pub(super) struct State {
     pub(super) status: Value,
     /// Closes the first issue after this number of lists.
     pub(super) close_after: Option<usize>,
+    /// What a person makes of an issue before the next label is added.
+    pub(super) meanwhile: Option<Value>,
 }
 
 pub(super) fn label(name: &str) -> Value {
@@ -214,7 +216,10 @@ fn of_issue(
             return WebResponse::json(201, &comment);
         }
         ("PATCH", []) => found["state"] = body["state"].clone(),
-        ("POST", ["labels"]) => add_labels(state, &mut found, &body["labels"]),
+        ("POST", ["labels"]) => {
+            found = state.meanwhile.take().unwrap_or(found);
+            add_labels(state, &mut found, &body["labels"]);
+        }
         ("DELETE", ["labels", id]) => {
             let labels = found["labels"].as_array_mut().unwrap();
             let id: u64 = id.parse().unwrap();
