@@ -624,11 +624,19 @@ class Tracker:
             self.remove_label(id, label_id)
         return bool(add or remove)
 
-    def create(self, key, title, body, state, labels):
+    def find_marked(self, key, type):
+        """Returns the issue or the pull request, as `type` says, that was created with a key."""
         since = ago(KEYS_KNOWN_FOR)
-        for issue in self.of_repository("issues", type="issues", state="all", since=since):
-            if not issue.get("pull_request") and is_marked(issue["body"], key):
-                return self.created(issue, False)
+        for issue in self.of_repository("issues", type=type, state="all", since=since):
+            is_pull_request = bool(issue.get("pull_request"))
+            if is_pull_request == (type == "pulls") and is_marked(issue["body"], key):
+                return issue
+        return None
+
+    def create(self, key, title, body, state, labels):
+        found = self.find_marked(key, "issues")
+        if found:
+            return self.created(found, False)
         names = set(labels)
         if state not in ("", NONE, CLOSED):
             names.add(STATE_LABEL + state)
@@ -657,6 +665,13 @@ class Tracker:
         return found[0]
 
     def open_pull_request(self, head, title, body, base):
+        # Vik repeats an output with its key. By then, a person may have merged the pull request.
+        key = os.environ.get("VIK_OUTPUT_KEY")
+        if key:
+            body = marked(body, key_argument(key))
+            opened = self.find_marked(key, "pulls")
+            if opened:
+                return self.created(opened, False)
         found = self.pull_requests(head, state="open")
         if found:
             return self.created(found[0], False)

@@ -329,6 +329,51 @@ fn gitea_finds_a_pull_request_by_its_branch() {
 }
 
 #[test]
+fn gitea_opens_one_pull_request_for_a_key() {
+    let _alone = alone();
+    if !has_python() {
+        return;
+    }
+    let gitea = Gitea::new();
+    let url = gitea.world.server.url() + "/sub";
+    let open = |key: &str| {
+        let variables = [
+            ("GITEA_TOKEN", TOKEN),
+            ("GITEA_URL", url.as_str()),
+            ("GITEA_REPO", "o/r"),
+            ("VIK_OUTPUT_KEY", key),
+        ];
+        let request = Request::OpenPullRequest {
+            head: "vik/1".to_owned(),
+            input: PullRequestDraft {
+                title: "Show the total".to_owned(),
+                body: "Text".to_owned(),
+                base: None,
+            },
+        };
+        program("gitea", &variables, &[]).call(&request)
+    };
+    let opened = |key: &str| {
+        let found = open(key).unwrap();
+        (found["id"].clone(), found["created"].clone())
+    };
+    assert_eq!(opened("k.1"), (json!("100"), json!(true)));
+    assert_eq!(gitea.state().pulls[0]["body"], "Text\n\n<!-- vik:k.1 -->");
+    // Another output finds the open one, and the same output its own, whatever became of it.
+    assert_eq!(opened("k.2"), (json!("100"), json!(false)));
+    gitea.state().pulls[0]["state"] = "closed".into();
+    assert_eq!(opened("k.1"), (json!("100"), json!(false)));
+    assert_eq!(opened("k.2"), (json!("101"), json!(true)));
+    gitea.state().pulls[1]["state"] = "closed".into();
+    gitea.state().pulls[1]["merged"] = true.into();
+    assert_eq!(opened("k.2"), (json!("101"), json!(false)));
+    // Without a key, only an open one counts.
+    assert_eq!(opened(""), (json!("102"), json!(true)));
+    assert_eq!(gitea.state().pulls[2]["body"], "Text");
+    assert_eq!(open("k 1").unwrap_err().exit_code(), 2);
+}
+
+#[test]
 fn gitea_without_the_repository_is_a_failure() {
     let _alone = alone();
     if !has_python() {

@@ -158,13 +158,30 @@ fn page(request: &WebRequest, items: &[Value]) -> WebResponse {
 }
 
 fn listed(state: &State, request: &WebRequest) -> Vec<Value> {
-    assert_eq!(request.parameter("type"), Some("issues"));
+    let is_listed = |issue: &&Value| {
+        let type_of = if issue["pull_request"].is_null() {
+            "issues"
+        } else {
+            "pulls"
+        };
+        request.parameter("type") == Some(type_of)
+    };
     let wanted = request.parameter("state").unwrap();
     let since = request.parameter("since").unwrap_or_default();
     let fits = |issue: &&Value| {
         (wanted == "all" || issue["state"] == wanted) && issue["updated_at"].as_str().unwrap() >= since
     };
-    state.issues.iter().filter(fits).cloned().collect()
+    let pulls: Vec<Value> = state
+        .pulls
+        .iter()
+        .map(|pull| {
+            let mut pull = pull.clone();
+            pull["pull_request"] = json!({"merged": pull["merged"]});
+            pull
+        })
+        .collect();
+    let all = state.issues.iter().chain(&pulls);
+    all.filter(is_listed).filter(fits).cloned().collect()
 }
 
 fn add_labels(state: &State, issue: &mut Value, ids: &Value) {
@@ -238,6 +255,7 @@ fn pulls(state: &mut State, request: &WebRequest) -> WebResponse {
         let number = 100 + state.pulls.len();
         let created = json!({"id": number, "number": number, "state": "open", "merged": false, "draft": false,
             "html_url": format!("https://gitea.example/o/r/pulls/{number}"), "title": body["title"],
+            "body": body["body"], "updated_at": days_ago(0).to_string(),
             "head": {"label": body["head"], "ref": body["head"], "sha": "abc", "repo_id": 1},
             "base": {"ref": body["base"], "repo_id": 1}});
         state.pulls.push(created.clone());
