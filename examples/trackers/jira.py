@@ -356,6 +356,9 @@ NONE = "none"
 TEXT_LIMIT = 32_500
 # How long a new issue may be missing in the search, in seconds.
 SEARCH_LAG = 60
+# How many numbers around the newest issue of the search are read directly. Jira permits 100 issues
+# for a request.
+BEFORE_NEWEST, AFTER_NEWEST = 20, 79
 FIELDS = [
     "summary",
     "description",
@@ -499,7 +502,7 @@ class Tracker:
             check_status(status, headers, "; ".join(map(str, reasons)))
         except CallError as error:
             # Otherwise no issue is missing, but the project, or the URL is wrong.
-            if error.code == NOT_FOUND and not path.startswith("issue/"):
+            if error.code == NOT_FOUND and not path.startswith(f"issue/{self.project}-"):
                 error.code = FAILED
             raise
         return answer
@@ -666,14 +669,35 @@ class Tracker:
             self.change_labels(id, add, remove)
         return bool(add or remove)
 
+    def newest_issues(self):
+        """Returns the newest issues of the project, also those that the search lacks so far.
+
+        Jira numbers the issues of a project, and reads an issue by its key without the lag.
+        """
+        jql = f"project = {quoted(self.project)} ORDER BY key DESC"
+        found = self.send("POST", "search/jql", {"jql": jql, "fields": ["key"], "maxResults": 1})
+        newest = max((int(issue["key"].rpartition("-")[2]) for issue in found["issues"]), default=0)
+        numbers = range(max(1, newest - BEFORE_NEWEST), newest + AFTER_NEWEST + 1)
+        keys = [f"{self.project}-{number}" for number in numbers]
+        wanted = {"issueIdsOrKeys": keys, "fields": ["description", "status", "labels"]}
+        found = self.send("POST", "issue/bulkfetch", wanted)
+        # Jira also finds issues that have left the project.
+        return [issue for issue in found["issues"] if issue["key"] in keys]
+
+    def find_marked(self, key):
+        """Returns the issue that was created with a key."""
+        def matching(issues):
+            texts = ((issue, markdown(issue["fields"].get("description"))) for issue in issues)
+            return next((issue for issue, text in texts if is_marked(text, key)), None)
+
+        mine = f"creator = currentUser() AND created >= -{KEYS_KNOWN_FOR.days}d"
+        return matching(self.search(mine)) or matching(self.newest_issues())
+
     def create(self, key, title, body, state, labels):
-        days = KEYS_KNOWN_FOR.days
-        id, created = None, False
-        for issue in self.search(f"creator = currentUser() AND created >= -{days}d"):
-            if is_marked(markdown(issue["fields"].get("description")), key):
-                id, found_state = issue["key"], self.state(issue)
-                break
-        if id is None:
+        issue, created = self.find_marked(key), False
+        if issue:
+            id, found_state = issue["key"], self.state(issue)
+        else:
             # Without a state, the issue does not get the label, so that no stage takes it.
             fields = {
                 "project": {"key": self.project},
@@ -686,7 +710,7 @@ class Tracker:
                 id, created = self.send("POST", "issue", {"fields": fields})["key"], True
             except CallError as error:
                 if error.code == LATER:
-                    # It may exist, but the search finds it only after some seconds.
+                    # Jira may have created it, or may be creating it.
                     error.wait = max(error.wait or 0, SEARCH_LAG)
                 raise
             found_state = NONE

@@ -203,6 +203,45 @@ fn jira_creates_once_with_state_and_labels() {
 }
 
 #[test]
+fn jira_creates_once_while_the_search_lags() {
+    let _alone = alone();
+    if !has_python() {
+        return;
+    }
+    for known in [0, 1, 30, 200] {
+        let jira = Jira::new();
+        let world = &jira.world;
+        jira.state().issues = (1..=known).map(|at| issue(at, "To Do", &[], 90)).collect();
+        // The issue was created, but the program was killed before it had the answer.
+        world.server.fail_when(Fault::CloseAfterwards, |request| {
+            request.path.ends_with("/issue") && request.method == "POST"
+        });
+        let request = create("k.1", "New", "Text", None, &[]);
+        let error = world.tracker.call(&request).unwrap_err();
+        assert!(
+            matches!(error, CallError::Later { wait, .. } if wait.as_secs() == 60),
+            "{error:?}"
+        );
+        world.server.recover();
+        // Others have created issues meanwhile, and the search has none of all these.
+        for other in 2..10 {
+            jira.state().issues.push(issue(known + other, "To Do", &[], 0));
+        }
+        jira.state().lag = 9;
+        let id = format!("ENG-{}", known + 1);
+        let found = world.call(&request);
+        assert_eq!((&found["id"], &found["created"]), (&json!(id), &json!(false)));
+        // The search has a later issue, but not this one.
+        jira.state().lag = 0;
+        let missing = jira.state().issues.remove(known);
+        jira.state().issues.push(missing);
+        jira.state().lag = 1;
+        assert_eq!(world.call(&request)["created"], false);
+        assert_eq!(jira.state().issues.len(), known + 9);
+    }
+}
+
+#[test]
 fn jira_documents_become_markdown() {
     let _alone = alone();
     if !has_python() {

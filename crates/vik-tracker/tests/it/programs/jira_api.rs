@@ -19,6 +19,8 @@ pub(super) struct State {
     pub(super) comments: Vec<(String, Value)>,
     /// A person moves the first issue to this status before the next transition.
     pub(super) moved_by_person: Option<&'static str>,
+    /// How many of the newest issues the search lacks.
+    pub(super) lag: usize,
     /// The JQL of the last search.
     pub(super) jql: String,
 }
@@ -99,6 +101,12 @@ fn respond(state: &mut State, request: &WebRequest) -> WebResponse {
     };
     match (request.method.as_str(), segments) {
         ("POST", ["search", "jql"]) => search(state, body),
+        ("POST", ["issue", "bulkfetch"]) => {
+            let keys = body["issueIdsOrKeys"].as_array().unwrap();
+            assert!((1..=100).contains(&keys.len()), "{keys:?}");
+            let found = state.issues.iter().filter(|issue| keys.contains(&issue["key"]));
+            ok(json!({"issues": found.collect::<Vec<_>>(), "issueErrors": []}))
+        }
         ("GET", ["project", "ENG", "statuses"]) => {
             let all = STATUSES.map(|(name, _)| status(name));
             ok(json!([{"name": "Task", "statuses": all}, {"name": "Bug", "statuses": [status("To Do")]}]))
@@ -143,7 +151,11 @@ fn search(state: &mut State, body: &Value) -> WebResponse {
             !jql.contains("created >= -30d") || text(&fields["created"]) >= time(30)
         }
     };
-    let found: Vec<Value> = state.issues.iter().filter(fits).cloned().collect();
+    let indexed = &state.issues[..state.issues.len() - state.lag];
+    let mut found: Vec<Value> = indexed.iter().filter(fits).cloned().collect();
+    if jql.ends_with("ORDER BY key DESC") {
+        found.reverse();
+    }
     let at = body["nextPageToken"]
         .as_str()
         .map_or(0, |token| token.parse().unwrap());
