@@ -525,9 +525,9 @@ class Tracker:
             raise CallError(NOT_FOUND, f"there is no issue `{id}` in the project `{self.project}`")
         return f"issue/{id}"
 
-    def find(self, id):
+    def find(self, id, **query):
         """Returns an issue as Jira has it."""
-        found = self.send("GET", self.path(id), fields=",".join(FIELDS))
+        found = self.send("GET", self.path(id), fields=",".join(FIELDS), **query)
         # Jira also finds an issue that has left the project.
         if found["key"] != id:
             raise CallError(NOT_FOUND, f"the issue `{id}` was moved to another project")
@@ -590,7 +590,8 @@ class Tracker:
         return sorted(names, key=names.get) + [NONE]
 
     def move(self, id, before, after):
-        issue = self.find(id)
+        # One request for the status and the transitions: a person has less time in between.
+        issue = self.find(id, expand="transitions")
         state = self.state(issue)
         if state != before or before == after:
             return False, state
@@ -603,7 +604,7 @@ class Tracker:
             return True, after
         if status["name"] != after:
             try:
-                self.transition(id, after)
+                self.transition(issue, after)
             except CallError as error:
                 # A person may have moved the issue since it was read.
                 state = self.state(self.find(id)) if error.code == FAILED else before
@@ -615,15 +616,14 @@ class Tracker:
             self.change_labels(id, [self.label_name], [])
         return True, after
 
-    def transition(self, id, status):
+    def transition(self, issue, status):
         """Takes the transition to a status."""
-        path = f"{self.path(id)}/transitions"
-        found = self.send("GET", path)["transitions"]
-        for transition in found:
+        for transition in issue["transitions"]:
             if transition["to"]["name"] == status:
+                path = f"{self.path(issue['key'])}/transitions"
                 self.send("POST", path, {"transition": {"id": transition["id"]}})
                 return
-        names = ", ".join(transition["to"]["name"] for transition in found)
+        names = ", ".join(transition["to"]["name"] for transition in issue["transitions"])
         raise CallError(FAILED, f"no transition leads to `{status}`; there are: {names}")
 
     def change_labels(self, id, add, remove):

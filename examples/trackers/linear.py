@@ -591,6 +591,10 @@ class Tracker:
             change = {"stateId": self.state_id(states, after)}
             if self.label_name not in self.labels(issue):
                 change["addedLabelIds"] = self.label_ids(team_id, [self.label_name])
+        # Linear changes an issue whatever its state is: a person may have moved it meanwhile.
+        state = self.state(self.find(id))
+        if state != before:
+            return False, state
         self.change(UPDATE_ISSUE, id=issue["id"], input=change)
         return True, after
 

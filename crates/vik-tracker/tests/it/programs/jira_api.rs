@@ -168,12 +168,27 @@ fn search(state: &mut State, body: &Value) -> WebResponse {
     WebResponse::json(200, &answer)
 }
 
+/// Returns the transitions of an issue: there is one to each other status.
+fn transitions(issue: &Value) -> Value {
+    let now = &issue["fields"]["status"]["name"];
+    let others = STATUSES.iter().enumerate().filter(|(_, (name, _))| now != name);
+    others
+        .map(|(id, (name, _))| json!({"id": id.to_string(), "name": "Go", "to": status(name)}))
+        .collect()
+}
+
 fn of_issue(state: &mut State, at: usize, method: &str, below: &[&str], request: &WebRequest) -> WebResponse {
     let body = &request.body;
     let key = state.issues[at]["key"].as_str().unwrap().to_owned();
     let done = || WebResponse::json(204, &Value::Null);
     match (method, below) {
-        ("GET", []) => WebResponse::json(200, &state.issues[at]),
+        ("GET", []) => {
+            let mut found = state.issues[at].clone();
+            if request.parameter("expand") == Some("transitions") {
+                found["transitions"] = transitions(&found);
+            }
+            WebResponse::json(200, &found)
+        }
         ("PUT", []) => {
             let labels = state.issues[at]["fields"]["labels"].as_array_mut().unwrap();
             for change in body["update"]["labels"].as_array().unwrap() {
@@ -183,15 +198,6 @@ fn of_issue(state: &mut State, at: usize, method: &str, below: &[&str], request:
                 }
             }
             done()
-        }
-        ("GET", ["transitions"]) => {
-            // There is one to each other status.
-            let now = &state.issues[at]["fields"]["status"]["name"];
-            let others = STATUSES.iter().enumerate().filter(|(_, (name, _))| now != name);
-            let transitions: Vec<Value> = others
-                .map(|(id, (name, _))| json!({"id": id.to_string(), "name": "Go", "to": status(name)}))
-                .collect();
-            WebResponse::json(200, &json!({"transitions": transitions}))
         }
         ("POST", ["transitions"]) => {
             if let Some(name) = state.moved_by_person.take() {

@@ -156,6 +156,13 @@ fn linear_moves_only_what_no_person_has_moved() {
         world.move_issue("ENG-1", "Todo", "Done"),
         moved(false, "In Review")
     );
+    linear.state().moved_by_person = Some("Canceled");
+    assert_eq!(
+        world.move_issue("ENG-1", "In Review", "Done"),
+        moved(false, "Canceled")
+    );
+    assert_eq!(linear.inputs(), [Value::Null; 0]);
+    linear.state().issues[0]["state"] = state_of("In Review");
     // Without the label, an issue is in no state of the team; both change at once.
     assert_eq!(world.move_issue("ENG-2", "Todo", "Done"), moved(false, "none"));
     assert_eq!(linear.inputs(), [Value::Null; 0]);

@@ -18,6 +18,8 @@ pub(super) struct State {
     pub(super) labels: Vec<Value>,
     /// The id of an issue, and a comment.
     pub(super) comments: Vec<(String, Value)>,
+    /// A person moves the first issue to this state while the states of the team are read.
+    pub(super) moved_by_person: Option<&'static str>,
     /// The points of the most complex query.
     pub(super) points: f64,
 }
@@ -220,6 +222,9 @@ fn operation(state: &mut State, name: &str, variables: &Value) -> Result<Value, 
             json!({"teams": {"nodes": teams}, "issues": connection(&found, variables)})
         }
         "Team" => {
+            if let Some(name) = state.moved_by_person.take() {
+                state.issues[0]["state"] = state_of(name);
+            }
             let mut states = STATES.map(|(name, _)| state_of(name));
             states.reverse();
             json!({"teams": {"nodes": [{"id": "team", "states": {"nodes": states}}]}})
