@@ -42,6 +42,8 @@ TIMEOUT = 30
 DEFAULT_WAIT = 60
 # Values that no message may contain.
 SECRETS = []
+# The limits that a warning was printed about.
+WARNED = []
 
 
 class CallError(Exception):
@@ -114,6 +116,8 @@ def request(method, url, headers, body=None):
             raise CallError(FAILED, f"the server cannot be trusted: {reason}") from None
         # The change may have been made: a repeated request finds that out.
         raise CallError(LATER, f"no complete response: {reason or 'disconnected'}") from None
+    if status < 400:
+        warn_of_limits(headers)
     try:
         return status, headers, json.loads(text) if text.strip() else None
     except ValueError:
@@ -143,6 +147,24 @@ def wait(headers, default):
         if headers.get(name.replace("Reset", "Remaining"), "0") == "0":
             waits.append(seconds_until(headers.get(name)))
     return max((seconds for seconds in waits if seconds is not None), default=default)
+
+
+def warn_of_limits(headers):
+    """Prints a warning, once, when less than a tenth of a limit is left."""
+    for name in RESET_HEADERS:
+        remaining = headers.get(name.replace("Reset", "Remaining")) or ""
+        limit = headers.get(name.replace("Reset", "Limit")) or ""
+        is_known = remaining.isdecimal() and limit.isdecimal()
+        if WARNED or not is_known or int(remaining) * 10 >= int(limit):
+            continue
+        WARNED.append(name)
+        unit = "points" if "Complexity" in name else "requests"
+        seconds, until = seconds_until(headers.get(name)), ""
+        # A time of the day says nothing about a day that is far away.
+        if seconds is not None and seconds < 86_400:
+            until = time.strftime(" until %H:%M UTC", time.gmtime(time.time() + seconds))
+        counts = f"{int(remaining)} of {int(limit)} {unit}"
+        print(f"warning: {NAME}: {counts} are left{until}", file=sys.stderr)
 
 
 def seconds_until(text):

@@ -338,6 +338,56 @@ fn programs_share_the_part_about_the_protocol() {
 }
 
 #[test]
+fn programs_warn_once_when_little_of_a_limit_is_left() {
+    let _alone = alone();
+    if !has_python() {
+        return;
+    }
+    // In the middle of a minute, so that the minute is certain.
+    let reset = jiff::Timestamp::now().as_second() / 60 * 60 + 5430;
+    let until = jiff::Timestamp::from_second(reset).unwrap().strftime("%H:%M");
+    let team = json!({"nodes": [{"id": "team"}]});
+    let issues = json!({"nodes": [], "pageInfo": {"hasNextPage": false}});
+    for (name, prefix, unit, body) in [
+        (
+            "linear",
+            "X-RateLimit-Complexity",
+            "points",
+            json!({"data": {"teams": team, "issues": issues}}),
+        ),
+        ("jira", "X-RateLimit", "requests", json!({"issues": []})),
+        ("gitea", "RateLimit", "requests", json!([])),
+    ] {
+        let warning = format!("warning: {name}: 149 of 1500 {unit} are left");
+        for (remaining, reset, expected) in [
+            ("150", reset.to_string(), String::new()),
+            ("149", reset.to_string(), format!("{warning} until {until} UTC\n")),
+            ("149", String::new(), format!("{warning}\n")),
+            ("149", "9".repeat(30), format!("{warning}\n")),
+            ("x", reset.to_string(), String::new()),
+        ] {
+            let response = WebResponse::json(200, &body)
+                .with_header(&format!("{prefix}-Limit"), "1500")
+                .with_header(&format!("{prefix}-Remaining"), remaining)
+                .with_header(&format!("{prefix}-Reset"), &reset);
+            let server = WebServer::start(move |_| response.clone());
+            let variables = [
+                ("LINEAR_API_KEY", "secret-1"),
+                ("LINEAR_TEAM", "ENG"),
+                ("JIRA_EMAIL", "a@example.com"),
+                ("JIRA_API_TOKEN", "secret-1"),
+                ("JIRA_PROJECT", "ENG"),
+                ("GITEA_TOKEN", "secret-1"),
+                ("GITEA_REPO", "o/r"),
+            ];
+            // Gitea gets two requests.
+            let (code, text) = run(name, &variables, &["--url", &server.url(), "list"]);
+            assert_eq!((code, text), (0, format!("[]\n{expected}")), "{name}");
+        }
+    }
+}
+
+#[test]
 fn programs_refuse_invalid_settings_and_arguments() {
     let _alone = alone();
     if !has_python() {
