@@ -374,8 +374,9 @@ RESET_HEADERS = ["X-RateLimit-Reset"]
 
 # The state of an open issue without the label.
 NONE = "none"
-# The longest text, in characters. Jira permits 32,767, with the mark of the key.
-TEXT_LIMIT = 32_500
+# The longest title and text, in UTF-16 units. Jira permits 32,767 for a text, with the mark of the
+# key.
+TITLE_LIMIT, TEXT_LIMIT = 255, 32_500
 # How long a new issue may be missing in the search, in seconds.
 SEARCH_LAG = 60
 # How many numbers around the newest issue of the search are read directly. Jira permits 100 issues
@@ -393,6 +394,27 @@ FIELDS = [
     "assignee",
     "issuelinks",
 ]
+
+
+def first_units(text, count):
+    """Returns the beginning of a text that has at most so many UTF-16 units."""
+    units = text.encode("utf-16-le", "surrogatepass")
+    return text if len(units) <= 2 * count else units[: 2 * count].decode("utf-16-le", "ignore")
+
+
+def cut_title(title):
+    """Returns a title that Jira accepts; an ellipsis shows that it was cut."""
+    is_short = first_units(title, TITLE_LIMIT) == title
+    return title if is_short else first_units(title, TITLE_LIMIT - 1).rstrip() + "…"
+
+
+def cut_text(text):
+    """Returns a text that Jira accepts; the last line states how much was cut."""
+    if first_units(text, TEXT_LIMIT) == text:
+        return text
+    # Leaves space for the last line.
+    found = first_units(text, TEXT_LIMIT - 50)
+    return f"{found}\n\n[cut: {len(text) - len(found):,} more characters]"
 
 
 def document(text):
@@ -680,7 +702,7 @@ class Tracker:
         self.find(id)
         if any(is_marked(markdown(comment["body"]), key) for comment in self.all_comments(id)):
             return False
-        self.send("POST", f"{self.path(id)}/comment", {"body": document(marked(body[:TEXT_LIMIT], key))})
+        self.send("POST", f"{self.path(id)}/comment", {"body": document(marked(cut_text(body), key))})
         return True
 
     def label(self, id, add, remove):
@@ -724,8 +746,8 @@ class Tracker:
             fields = {
                 "project": {"key": self.project},
                 "issuetype": {"name": self.issue_type},
-                "summary": title,
-                "description": document(marked(body[:TEXT_LIMIT], key)),
+                "summary": cut_title(title),
+                "description": document(marked(cut_text(body), key)),
                 "labels": sorted({name for name in labels if name != self.label_name}),
             }
             try:

@@ -245,6 +245,48 @@ fn jira_creates_once_while_the_search_lags() {
 }
 
 #[test]
+fn jira_texts_that_are_too_long_end_with_a_note() {
+    let _alone = alone();
+    if !has_python() {
+        return;
+    }
+    let jira = Jira::new();
+    let world = &jira.world;
+    let created = |title: &str, body: &str| {
+        let key = format!("k.{}", jira.state().issues.len());
+        let id = world.call(&create(&key, title, body, None, &[]))["id"].clone();
+        let shown = world.call(&show(id.as_str().unwrap()));
+        let text = shown["description"].as_str().unwrap().to_owned();
+        let mark = format!("\n\n<!-- vik:{key} -->");
+        let text = text.strip_suffix(&mark).unwrap().to_owned();
+        (shown["title"].as_str().unwrap().to_owned(), text)
+    };
+    let full = ("t".repeat(255), "x".repeat(32_500));
+    assert_eq!(created(&full.0, &full.1), full);
+    let (title, text) = created(&"t".repeat(256), &"x".repeat(40_000));
+    assert_eq!(title, format!("{}…", "t".repeat(254)));
+    let expected = format!("{}\n\n[cut: 7,550 more characters]", "x".repeat(32_450));
+    assert_eq!(text, expected);
+    // Jira counts UTF-16 units. No character is cut in two.
+    let (title, text) = created(
+        &"\u{1F980}".repeat(128),
+        &format!("x{}", "\u{1F980}".repeat(20_000)),
+    );
+    assert_eq!(title, format!("{}…", "\u{1F980}".repeat(127)));
+    assert!(text.encode_utf16().count() <= 32_500);
+    assert!(
+        text.ends_with("\u{1F980}\n\n[cut: 3,776 more characters]"),
+        "{}",
+        &text[text.len() - 60..]
+    );
+    assert!(world.comment("ENG-1", "k", &"x".repeat(32_501)));
+    let found = world.call(&comments("ENG-1"));
+    let body = found[0]["body"].as_str().unwrap();
+    assert!(body.ends_with("x\n\n[cut: 51 more characters]\n\n<!-- vik:k -->"));
+    assert!(!world.comment("ENG-1", "k", &"x".repeat(32_501)));
+}
+
+#[test]
 fn jira_documents_become_markdown() {
     let _alone = alone();
     if !has_python() {
