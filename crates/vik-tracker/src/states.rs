@@ -73,6 +73,20 @@ pub(crate) fn state(is_closed: bool, labels: &[String]) -> String {
     state.unwrap_or(NONE).to_owned()
 }
 
+impl Transition {
+    /// Returns whether an issue has no label of a state but the new one, and those `before` the
+    /// move. Otherwise a person has moved it at the same time.
+    pub(crate) fn is_undisturbed<'l>(&self, labels: &'l [String], before: &'l [String]) -> bool {
+        let is_known = |label: &&String| self.add.as_ref() == Some(*label) || before.contains(*label);
+        of_states(labels).all(|label| is_known(&label))
+    }
+}
+
+/// Returns the labels that are states.
+fn of_states(labels: &[String]) -> impl Iterator<Item = &String> {
+    labels.iter().filter(|label| label.starts_with(PREFIX))
+}
+
 /// Returns how to move an issue; `None` if it is not in the first state, or stays in it.
 pub(crate) fn transition(is_closed: bool, labels: &[String], from: &str, to: &str) -> Option<Transition> {
     // An interrupted move can leave the labels of both states.
@@ -80,9 +94,8 @@ pub(crate) fn transition(is_closed: bool, labels: &[String], from: &str, to: &st
     let is_there = has_label || state(is_closed, labels) == from;
     let add = label(to);
     (is_there && from != to).then(|| Transition {
-        remove: labels
-            .iter()
-            .filter(|label| label.starts_with(PREFIX) && Some(*label) != add.as_ref())
+        remove: of_states(labels)
+            .filter(|label| Some(*label) != add.as_ref())
             .cloned()
             .collect(),
         close: (is_closed != (to == CLOSED)).then_some(to == CLOSED),

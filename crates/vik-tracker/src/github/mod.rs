@@ -16,7 +16,7 @@ use crate::protocol::{
     CallError, Capabilities, Changed, Comment, Created, CreatedIssue, Moved, Protocol, Request, States,
     VERSION, answer,
 };
-use crate::states::{self, CLOSED};
+use crate::states::{self, CLOSED, Transition};
 use api::Gh;
 
 /// The longest text, in characters. GitHub permits 65,536, with the mark of the key.
@@ -106,8 +106,13 @@ impl GithubTracker {
             return Ok(Moved { moved: false, state });
         };
         // The new label first: an issue without a label is in no state.
-        if let Some(label) = transition.add {
-            self.add_labels(id, &[label])?;
+        let before = labels(&found);
+        if let Some(label) = &transition.add {
+            let present = self.add_labels(id, std::slice::from_ref(label))?;
+            let has_left = states::label(from).is_some_and(|from| !present.contains(&from));
+            if has_left || !transition.is_undisturbed(&present, &before) {
+                return self.take_back(id, &transition);
+            }
         }
         if let Some(close) = transition.close {
             let state = if close { CLOSED } else { "open" };
@@ -115,7 +120,13 @@ impl GithubTracker {
                 .send("PATCH", &issue_path(id, "")?, &json!({"state": state}))?;
         }
         for label in &transition.remove {
-            self.remove_label(id, label)?;
+            let is_undisturbed = match self.remove_label(id, label)? {
+                Some(present) => transition.is_undisturbed(&present, &before),
+                None => states::label(from).as_ref() != Some(label),
+            };
+            if !is_undisturbed {
+                return self.take_back(id, &transition);
+            }
         }
         Ok(Moved {
             moved: true,
@@ -124,6 +135,17 @@ impl GithubTracker {
     }
 
     fn comments(&self, id: &str) -> Result<Vec<Comment>, CallError> {
+    /// Takes the label of the new state back from an issue that a person has moved at the same time.
+    fn take_back(&self, id: &str, transition: &Transition) -> Result<Moved, CallError> {
+        if let Some(label) = &transition.add {
+            self.remove_label(id, label)?;
+        }
+        Ok(Moved {
+            moved: false,
+            state: state(&self.find(id)?),
+        })
+    }
+
         let comments = self.gh.get_all(&issue_path(id, "/comments")?)?;
         Ok(comments.iter().map(comment).collect())
     }
@@ -165,18 +187,21 @@ impl GithubTracker {
         Ok(!added.is_empty() || !removed.is_empty())
     }
 
-    /// Adds labels to an issue. GitHub creates those that the repository lacks.
-    fn add_labels(&self, id: &str, labels: &[String]) -> Result<(), CallError> {
-        let body = json!({"labels": labels});
-        self.gh.send("POST", &issue_path(id, "/labels")?, &body)?;
-        Ok(())
+    /// Adds labels to an issue, and returns all that it has then. GitHub creates those that the
+    /// repository lacks.
+    fn add_labels(&self, id: &str, added: &[String]) -> Result<Vec<String>, CallError> {
+        let body = json!({"labels": added});
+        let present = self.gh.send("POST", &issue_path(id, "/labels")?, &body)?;
+        Ok(labels(&json!({"labels": present})))
     }
 
-    fn remove_label(&self, id: &str, label: &str) -> Result<(), CallError> {
+    /// Removes a label from an issue, and returns those that it has then; `None` if somebody else
+    /// has removed the label.
+    fn remove_label(&self, id: &str, label: &str) -> Result<Option<Vec<String>>, CallError> {
         let path = issue_path(id, &format!("/labels/{}", encoded(label)))?;
         match self.gh.send("DELETE", &path, &Value::Null) {
-            // Somebody else has removed it.
-            Ok(_) | Err(CallError::NotFound(_)) => Ok(()),
+            Ok(present) => Ok(Some(labels(&json!({"labels": present})))),
+            Err(CallError::NotFound(_)) => Ok(None),
             Err(error) => Err(error),
         }
     }

@@ -136,14 +136,15 @@ impl GitlabTracker {
             let state = state(&found);
             return Ok(Moved { moved: false, state });
         };
-        let add: Vec<String> = transition.add.into_iter().collect();
+        let add: Vec<String> = transition.add.iter().cloned().collect();
         let mut change = label_change(&add, &transition.remove)?;
         if let Some(close) = transition.close {
             change["state_event"] = if close { "close" } else { "reopen" }.into();
         }
         let changed = self.update(id, &change)?;
         let state = state(&changed);
-        if state == to {
+        // An open issue with another label of a state was moved by a person at the same time.
+        if state == to && (to == states::CLOSED || transition.is_undisturbed(&labels(&changed), &[])) {
             return Ok(Moved { moved: true, state });
         }
         // GitLab ignores labels and states that the account may not set.
@@ -153,9 +154,11 @@ impl GitlabTracker {
                  change it"
             )));
         }
-        // A person has moved the issue at the same time.
-        self.update(id, &label_change(&[], &add)?)?;
-        Ok(Moved { moved: false, state })
+        let changed = self.update(id, &label_change(&[], &add)?)?;
+        Ok(Moved {
+            moved: false,
+            state: self::state(&changed),
+        })
     }
 
     /// Changes an issue, and returns it.

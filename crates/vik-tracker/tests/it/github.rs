@@ -199,6 +199,31 @@ fn move_adds_the_new_label_before_it_removes_others() {
 }
 
 #[test]
+fn move_leaves_an_issue_that_a_person_moves_meanwhile() {
+    let _alone = alone();
+    // The requests of a move: the issue, the new label, the old one.
+    for (after, labels, state) in [
+        (1, &["bug", "vik:wip"][..], "wip"),
+        (1, &["vik:todo", "vik:backlog"], "backlog"),
+        (1, &[], "none"),
+        (2, &["vik:review", "vik:wip"], "wip"),
+        (2, &["vik:review"], "none"),
+        (2, &["vik:todo", "vik:review", "vik:wip"], "wip"),
+    ] {
+        let world = World::new();
+        world.api.state().issues = vec![issue(1, &["vik:todo"])];
+        world.api.state().person_edits = Some((after, labels));
+        let moved = world.move_issue("1", "todo", "review");
+        assert_eq!(
+            moved,
+            json!({"moved": false, "state": state}),
+            "{after} {labels:?}"
+        );
+        assert!(!world.labels(1).contains(&"vik:review".to_owned()), "{labels:?}");
+    }
+}
+
+#[test]
 fn failed_move_leaves_the_issue_in_its_state() {
     let _alone = alone();
     let world = World::new();

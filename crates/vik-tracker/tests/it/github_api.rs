@@ -25,6 +25,8 @@ pub struct State {
     pub requests: Vec<String>,
     /// How many requests are answered before all others get this status line with headers.
     pub refuse_after: Option<(usize, String)>,
+    /// The number of requests after which a person replaces the labels of the first issue.
+    pub person_edits: Option<(usize, &'static [&'static str])>,
 }
 
 pub struct Api {
@@ -98,6 +100,13 @@ fn serve(state: &Mutex<State>, mut stream: UnixStream) -> std::io::Result<()> {
         format!("?{query}")
     };
     state.requests.push(format!("{method} {below}{shown}"));
+    match state.person_edits.take() {
+        Some((0, labels)) => {
+            let labels = labels.iter().map(|name| json!({"name": name}));
+            state.issues[0]["labels"] = labels.collect();
+        }
+        left => state.person_edits = left.map(|(left, labels)| (left - 1, labels)),
+    }
     let refused = match &mut state.refuse_after {
         Some((0, head)) => Some(head.clone()),
         Some((left, _)) => {
@@ -244,7 +253,7 @@ fn respond(
                     if labels.len() == before {
                         missing()
                     } else {
-                        ok(json!([]))
+                        ok(issue["labels"].clone())
                     }
                 }
                 ("POST", ["comments"]) => {

@@ -261,6 +261,12 @@ fn move_leaves_an_issue_that_a_person_moves_meanwhile() {
         moved(false, "backlog")
     );
     assert_eq!(world.labels(1), json!(["vik:backlog"]));
+    // A label that sorts behind the new one.
+    world.api.state().person_edits = Some(Box::new(|issue| issue["labels"] = json!(["vik:wip"])));
+    assert_eq!(world.call(&moving("1", "backlog", "review")), moved(false, "wip"));
+    assert_eq!(world.labels(1), json!(["vik:wip"]));
+    world.api.state().person_edits = Some(Box::new(|issue| issue["labels"] = json!(["vik:backlog"])));
+    assert_eq!(world.call(&moving("1", "wip", "review")), moved(false, "backlog"));
     world.api.state().person_edits = Some(Box::new(|issue| issue["state"] = "closed".into()));
     assert_eq!(
         world.call(&moving("1", "backlog", "review")),
