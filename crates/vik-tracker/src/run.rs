@@ -27,7 +27,7 @@ pub(crate) struct Command<'a> {
     pub(crate) args: Vec<&'a OsStr>,
     /// The folder to run it in; the current one if there is none.
     pub(crate) folder: Option<&'a Path>,
-    /// Variables that the program gets in addition to the environment of this process.
+    /// Variables that the program gets, beside the environment of this process or instead of it.
     pub(crate) with: &'a [(String, String)],
     /// The names of variables that the program does not get.
     pub(crate) without: &'a [&'a str],
@@ -101,7 +101,11 @@ pub(crate) fn run(command: &Command<'_>) -> Result<Finished, RunError> {
         Some(folder) => folder.to_owned(),
         None => std::env::current_dir().map_err(RunError::Start)?,
     };
-    let is_kept = |name: &OsString| command.without.iter().all(|without| name != without);
+    // A name that occurs twice has the first value for some programs, and the last one for others.
+    let is_kept = |name: &OsString| {
+        command.without.iter().all(|without| name != without)
+            && command.with.iter().all(|(given, _)| name != given.as_str())
+    };
     let with = command.with.iter();
     let env = std::env::vars_os()
         .filter(|(name, _)| is_kept(name))
@@ -183,13 +187,18 @@ mod tests {
 
     #[test]
     fn program_gets_the_environment_without_some_variables() {
-        let env = |without: &[&str]| {
+        let env = |with: &[(String, String)], without: &[&str]| {
             let program = find_program(OsStr::new("sh")).unwrap();
             let finished = run(&Command {
                 program: &program,
-                args: ["-c", "echo ${CARGO_PKG_NAME-unset}"].map(OsStr::new).into(),
+                args: [
+                    "-c",
+                    "tr '\\0' '\\n' < /proc/$$/environ | grep ^CARGO_PKG_NAME= || echo unset",
+                ]
+                .map(OsStr::new)
+                .into(),
                 folder: None,
-                with: &[],
+                with,
                 without,
                 input: "",
                 timeout: Duration::from_secs(60),
@@ -197,7 +206,9 @@ mod tests {
             });
             String::from_utf8(finished.unwrap().stdout).unwrap()
         };
-        assert_eq!(env(&[]), "vik-tracker\n");
-        assert_eq!(env(&["CARGO_PKG_NAME"]), "unset\n");
+        assert_eq!(env(&[], &[]), "CARGO_PKG_NAME=vik-tracker\n");
+        assert_eq!(env(&[], &["CARGO_PKG_NAME"]), "unset\n");
+        let with = [("CARGO_PKG_NAME".to_owned(), "secret".to_owned())];
+        assert_eq!(env(&with, &[]), "CARGO_PKG_NAME=secret\n");
     }
 }
