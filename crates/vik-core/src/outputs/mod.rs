@@ -32,7 +32,7 @@ pub const MAX_OUTPUTS: u32 = 100;
 /// The maximum length of a body, in characters.
 pub const MAX_BODY: u32 = 65_536;
 /// The maximum length of a title, in characters.
-pub const MAX_TITLE: u32 = 256;
+pub const MAX_TITLE: u32 = 255;
 /// The maximum length of a label, state or branch, in characters.
 pub const MAX_NAME: u32 = 200;
 

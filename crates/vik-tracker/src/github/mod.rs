@@ -6,6 +6,7 @@
 mod api;
 mod pulls;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
@@ -20,7 +21,7 @@ use crate::states::{self, CLOSED, Transition};
 use api::Gh;
 
 /// The longest text, in characters. GitHub permits 65,536, with the mark of the key.
-const MAX_TEXT: usize = 65_300;
+const MAX_TEXT: usize = 65_250;
 
 /// The issues of one repository.
 #[derive(Clone, Debug)]
@@ -155,7 +156,7 @@ impl GithubTracker {
         if comments.iter().any(|comment| is_marked(&comment.body, key)) {
             return Ok(false);
         }
-        let body = json!({"body": marked(cut(body), key)});
+        let body = json!({"body": marked(&cut(body), key)});
         self.gh.send("POST", &issue_path(id, "/comments")?, &body)?;
         Ok(true)
     }
@@ -219,7 +220,7 @@ impl GithubTracker {
                 labels.extend(draft.state.as_deref().and_then(states::label));
                 let body = json!({
                     "title": draft.title,
-                    "body": marked(cut(&draft.body), key),
+                    "body": marked(&cut(&draft.body), key),
                     "labels": labels,
                 });
                 (self.gh.send("POST", "issues", &body)?, true)
@@ -277,10 +278,15 @@ impl Protocol for GithubTracker {
     }
 }
 
-/// Returns the beginning of a text that is too long for GitHub together with a mark.
-fn cut(text: &str) -> &str {
-    let end = text.char_indices().nth(MAX_TEXT).map_or(text.len(), |(at, _)| at);
-    &text[..end]
+/// Returns the text, or its beginning and a note if it is too long for GitHub together with a mark.
+fn cut(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(MAX_TEXT) {
+        None => text.into(),
+        Some((end, _)) => {
+            let more = text[end..].chars().count();
+            format!("{}\n\n[cut: {more} more characters]", &text[..end]).into()
+        }
+    }
 }
 
 /// Returns the path of an issue.

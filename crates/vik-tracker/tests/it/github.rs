@@ -453,12 +453,14 @@ fn longest_text_leaves_room_for_the_mark() {
     for created in [true, false] {
         assert_eq!(world.tracker.call(&comment).unwrap(), json!({"created": created}));
     }
-    let body = world.api.state().comments[0].1["body"]
-        .as_str()
-        .unwrap()
-        .chars()
-        .count();
-    assert!(body <= 65_536, "{body}");
+    let body = world.api.state().comments[0].1["body"].clone();
+    let body = body.as_str().unwrap();
+    assert!(body.chars().count() <= 65_536, "{}", body.chars().count());
+    assert!(
+        body.contains("é\n\n[cut: 286 more characters]\n"),
+        "{}",
+        &body[body.len() - 300..]
+    );
 }
 
 #[test]
