@@ -57,6 +57,18 @@ fn failed_pull_reports_its_stderr() {
 }
 
 #[test]
+fn warnings_of_a_successful_pull_are_logged() {
+    let world = pulling("echo 'warning: 4 of 60 requests are left' >&2; echo noise >&2; echo '[]'");
+    world.daemon().stop();
+    let logs = std::fs::read_dir(world.home().join("logs")).unwrap();
+    let log: String = logs
+        .map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap())
+        .collect();
+    assert!(log.contains("4 of 60 requests are left"), "{log}");
+    assert!(!log.contains("noise"), "{log}");
+}
+
+#[test]
 fn failed_pull_waits_as_long_as_its_command_asks() {
     for command in [
         "echo 'Retry-After: 300'; exit 1",

@@ -120,7 +120,11 @@ fn secrets(file: &LoadedWorkflow) -> Result<Vec<(String, String)>, Failure> {
 
 /// Carries out one request from the command line, as the protocol defines it.
 fn serve(tracker: &dyn Protocol, verb: &ProtocolVerb) -> CliResult {
-    answer(respond(tracker, verb, &mut std::io::stdin()))
+    let answered = respond(tracker, verb, &mut std::io::stdin());
+    if let Some(warning) = tracker.warning() {
+        super::warn(&format!("warning: {warning}\n"));
+    }
+    answer(answered)
 }
 
 /// Prints the answer of a tracker.

@@ -163,6 +163,12 @@ pub async fn run_pull_command(
             stderr: report::tail_lines(&stderr, 5),
         });
     }
+    for line in read_tail(stderr, 4096)
+        .lines()
+        .filter(|line| line.starts_with("warning: "))
+    {
+        tracing::warn!("pull: {}", report::one_line(line, 500));
+    }
     Ok(run.stdout)
 }
 

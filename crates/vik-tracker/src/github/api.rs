@@ -3,13 +3,14 @@
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::Value;
 use vik_base::report::{one_line, tail_lines};
 
-use crate::http::{DEFAULT_WAIT, refusal, requested_wait, string};
+use crate::http::{DEFAULT_WAIT, low_limit, refusal, requested_wait, string};
 use crate::protocol::CallError;
 use crate::run::{Command, Finished, find_program, run};
 
@@ -29,6 +30,7 @@ pub(super) struct Gh {
     /// The owner and the name; `gh` replaces placeholders in braces.
     owner: String,
     name: String,
+    warning: OnceLock<String>,
 }
 
 impl Gh {
@@ -51,6 +53,7 @@ impl Gh {
             program: found,
             owner: owner.to_owned(),
             name: name.to_owned(),
+            warning: OnceLock::new(),
         })
     }
 
@@ -119,7 +122,17 @@ impl Gh {
             max_bytes: MAX_RESPONSE,
         });
         let finished = finished.map_err(|error| error.of_call("gh"))?;
-        read(&finished, Timestamp::now())
+        let responses = responses(&finished.stdout);
+        let last = responses.last();
+        if let Some(warning) = last.and_then(|last| low_limit("GitHub", |name| last.header(name))) {
+            let _ = self.warning.set(warning);
+        }
+        read(&finished, responses, Timestamp::now())
+    }
+
+    /// Returns the first warning about a limit.
+    pub(super) fn warning(&self) -> Option<&str> {
+        self.warning.get().map(String::as_str)
     }
 }
 
@@ -145,8 +158,7 @@ impl Response {
 }
 
 /// Returns the bodies of all pages, or the error of the last one.
-fn read(finished: &Finished, now: Timestamp) -> Result<Vec<Value>, CallError> {
-    let responses = responses(&finished.stdout);
+fn read(finished: &Finished, responses: Vec<Response>, now: Timestamp) -> Result<Vec<Value>, CallError> {
     let detail = || one_line(&tail_lines(&finished.stderr, 3), 300);
     let Some(last) = responses.last() else {
         // Without a status, the request did not reach GitHub.
@@ -222,7 +234,9 @@ mod tests {
     }
 
     fn read_at_1000(code: i32, stdout: &str) -> Result<Vec<Value>, CallError> {
-        read(&finished(code, stdout), Timestamp::from_second(1000).unwrap())
+        let finished = finished(code, stdout);
+        let responses = responses(&finished.stdout);
+        read(&finished, responses, Timestamp::from_second(1000).unwrap())
     }
 
     #[test]

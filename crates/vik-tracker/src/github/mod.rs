@@ -106,8 +106,8 @@ impl GithubTracker {
             let state = state(&found);
             return Ok(Moved { moved: false, state });
         };
-        // The new label first: an issue without a label is in no state.
         let before = labels(&found);
+        // The new label first: an issue without a label is in no state.
         if let Some(label) = &transition.add {
             let present = self.add_labels(id, std::slice::from_ref(label))?;
             let has_left = states::label(from).is_some_and(|from| !present.contains(&from));
@@ -135,7 +135,6 @@ impl GithubTracker {
         })
     }
 
-    fn comments(&self, id: &str) -> Result<Vec<Comment>, CallError> {
     /// Takes the label of the new state back from an issue that a person has moved at the same time.
     fn take_back(&self, id: &str, transition: &Transition) -> Result<Moved, CallError> {
         if let Some(label) = &transition.add {
@@ -147,6 +146,7 @@ impl GithubTracker {
         })
     }
 
+    fn comments(&self, id: &str) -> Result<Vec<Comment>, CallError> {
         let comments = self.gh.get_all(&issue_path(id, "/comments")?)?;
         Ok(comments.iter().map(comment).collect())
     }
@@ -235,6 +235,10 @@ impl GithubTracker {
 }
 
 impl Protocol for GithubTracker {
+    fn warning(&self) -> Option<&str> {
+        self.gh.warning()
+    }
+
     fn call(&self, request: &Request) -> Result<Value, CallError> {
         request.check()?;
         match request {

@@ -266,6 +266,10 @@ impl GitlabTracker {
 }
 
 impl Protocol for GitlabTracker {
+    fn warning(&self) -> Option<&str> {
+        self.server.warning()
+    }
+
     fn call(&self, request: &Request) -> Result<Value, CallError> {
         request.check()?;
         match request {

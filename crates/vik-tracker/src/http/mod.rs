@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use crate::protocol::CallError;
-pub(crate) use refusal::{DEFAULT_WAIT, refusal, requested_wait};
+pub(crate) use refusal::{DEFAULT_WAIT, low_limit, refusal, requested_wait};
 pub use server::Access;
 pub(crate) use server::{Names, Server};
 

@@ -52,6 +52,17 @@ pub(crate) fn requested_wait<'a>(
     })
 }
 
+/// Returns a warning if less than a tenth of the requests that a server permits are left.
+pub(crate) fn low_limit<'a>(tracker: &str, header: impl Fn(&str) -> Option<&'a str>) -> Option<String> {
+    ["x-ratelimit", "ratelimit"].iter().find_map(|limit| {
+        let number = |name: &str| header(&format!("{limit}-{name}"))?.trim().parse::<i64>().ok();
+        let (left, most) = (number("remaining")?, number("limit")?);
+        let until = number("reset").and_then(|second| Timestamp::from_second(second).ok());
+        let until = until.map_or_else(String::new, |until| format!(" until {until}"));
+        (left < most / 10).then(|| format!("{tracker} permits {left} of {most} requests{until}"))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,6 +92,33 @@ mod tests {
             assert_eq!(wait(&[(&remaining, "5"), (&reset, "1090")]), None);
             assert_eq!(wait(&[(&remaining, "0")]), None);
         }
+    }
+
+    #[test]
+    fn warning_names_what_is_left_of_a_limit() {
+        let warning = |headers: &[(&str, &'static str)]| {
+            let header = |name: &str| {
+                let found = headers.iter().find(|(known, _)| *known == name);
+                found.map(|(_, value)| *value)
+            };
+            low_limit("GitHub", header)
+        };
+        let limit = ("x-ratelimit-limit", "5000");
+        assert_eq!(warning(&[limit, ("x-ratelimit-remaining", "500")]), None);
+        assert_eq!(warning(&[("x-ratelimit-remaining", "1")]), None);
+        assert_eq!(
+            warning(&[limit, ("x-ratelimit-remaining", "499")]).as_deref(),
+            Some("GitHub permits 499 of 5000 requests")
+        );
+        assert_eq!(
+            warning(&[
+                ("ratelimit-limit", "60"),
+                ("ratelimit-remaining", "5"),
+                ("ratelimit-reset", "0")
+            ])
+            .as_deref(),
+            Some("GitHub permits 5 of 60 requests until 1970-01-01T00:00:00Z")
+        );
     }
 
     #[test]

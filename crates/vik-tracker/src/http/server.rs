@@ -1,6 +1,7 @@
 //! Requests to a server with a token.
 
 use std::fmt;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -10,7 +11,7 @@ use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
 use vik_base::report::one_line;
 
-use super::{items, refusal, requested_wait};
+use super::{items, low_limit, refusal, requested_wait};
 use crate::protocol::CallError;
 
 /// How long one request may take.
@@ -60,6 +61,7 @@ pub(crate) struct Server {
     runtime: Runtime,
     token: HeaderValue,
     timeout: Duration,
+    warning: OnceLock<String>,
 }
 
 impl Server {
@@ -90,12 +92,18 @@ impl Server {
             runtime,
             token,
             timeout: TIMEOUT,
+            warning: OnceLock::new(),
         })
     }
 
     /// Returns the address of a page for people.
     pub(crate) fn page(&self, path: &str) -> String {
         format!("{}{path}", self.base)
+    }
+
+    /// Returns the first warning about a limit.
+    pub(crate) fn warning(&self) -> Option<&str> {
+        self.warning.get().map(String::as_str)
     }
 
     /// Reads one value. `path` begins with a slash, and its parts are encoded.
@@ -156,6 +164,9 @@ impl Server {
             let mut response = request.send().await.map_err(|error| self.no_response(error))?;
             let status = response.status().as_u16();
             let headers = response.headers().clone();
+            if let Some(warning) = low_limit(self.names.tracker, |name| header(&headers, name)) {
+                let _ = self.warning.set(warning);
+            }
             let mut bytes = Vec::new();
             while let Some(chunk) = response.chunk().await.map_err(|error| self.no_response(error))? {
                 if bytes.len() + chunk.len() > MAX_RESPONSE {

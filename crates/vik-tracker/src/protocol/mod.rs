@@ -38,6 +38,11 @@ pub trait Protocol {
     /// # Errors
     /// When the request is invalid, names no issue, or cannot be carried out.
     fn call(&self, request: &Request) -> Result<Value, CallError>;
+
+    /// Returns a warning about the requests so far, for people.
+    fn warning(&self) -> Option<&str> {
+        None
+    }
 }
 
 /// Carries out a request, and returns its answer as a type of this module.

@@ -276,6 +276,10 @@ impl RedmineTracker {
 }
 
 impl Protocol for RedmineTracker {
+    fn warning(&self) -> Option<&str> {
+        self.server.warning()
+    }
+
     fn call(&self, request: &Request) -> Result<Value, CallError> {
         request.check()?;
         match request {
