@@ -210,6 +210,23 @@ fn output_without_a_check_is_repeated_after_a_temporary_failure() {
 }
 
 #[test]
+fn outputs_that_the_workflow_no_longer_allows_are_not_dropped() {
+    let asking = Asking::new(&[COMMENT])
+        .work("outputs/comment/run", json!("exit 75"))
+        .work("hooks", json!({"after_run": "touch handed_over"}))
+        .work("hand_over", json!({"max_tries": 1}));
+    asking.world.once().expect(1);
+    let asking = asking.work("outputs", json!(null));
+    let daemon = asking.world.daemon();
+    asking.world.vik(&["retry", "1"]).expect(0);
+    eventually("it is parked again", || {
+        asking.explained().contains("the stage has no `outputs` any more")
+    });
+    daemon.stop();
+    assert!(!asking.world.workspace("1").join("handed_over").exists());
+}
+
+#[test]
 fn started_outputs_are_finished_after_a_state_change() {
     let asking = Asking::new(&[LABEL, COMMENT]);
     let seen = asking.path("moved").display().to_string();

@@ -103,16 +103,23 @@ impl AttemptContext<'_> {
     /// Returns the requested outputs, if there are any, as the rules of the current workflow allow
     /// them. Their number was checked when the agent ended.
     fn outputs_to_repeat(&self) -> Result<Option<Checked>, HandOverFailure> {
-        let policy = match &self.start().stage.outputs {
-            Some(policy) if self.files.outputs().exists() => policy.clone(),
-            _ => return Ok(None),
-        };
+        if !self.files.outputs().exists() {
+            return Ok(None);
+        }
         let refused = |refusals: Vec<Refusal>| {
             let list: Vec<_> = refusals.iter().map(ToString::to_string).collect();
             failed(format!("the outputs are rejected: {}", list.join("; ")), true)
         };
         let unread = |failure: AttemptFailure| failed(failure.reason, false);
         let lines = self.requested_outputs().map_err(unread)?.map_err(refused)?;
+        let Some(policy) = self.start().stage.outputs.clone() else {
+            let message = "the outputs cannot be carried out: the stage has no `outputs` any more";
+            return if lines.is_empty() {
+                Ok(None)
+            } else {
+                Err(failed(message, true))
+            };
+        };
         let refusals = core::check(&lines, &policy, &BTreeMap::new());
         if !refusals.is_empty() {
             return Err(refused(refusals));
