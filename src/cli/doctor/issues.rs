@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use vik_base::report::{chain, one_line};
 use vik_core::issue::{Issue, Pull};
-use vik_core::workflow::Workflow;
+use vik_core::workflow::{OnStateChange, Stage, Workflow};
 use vik_orchestrator::intake::{PullError, PullResult};
 
 use super::check::{Check, Group, PULL};
@@ -139,15 +139,35 @@ fn state_case(workflow: &Workflow, issues: &[Issue]) -> Option<Check> {
     )
 }
 
-/// Warns if nothing shows that an issue was closed. The built-in trackers list closed issues too.
+/// Returns a warning that a person who closes an issue does not stop its agent; `None` if each
+/// stage cancels its attempts when the issue leaves the state.
+pub(super) fn closing_ignored(workflow: &Workflow, reason: &str) -> Option<Check> {
+    let continues = |stage: &&Stage| stage.on_state_change == OnStateChange::Finish;
+    let stage = workflow.issue.stages.iter().find(continues)?;
+    let message = format!(
+        "closing an issue does not stop the agent of the stage {}: {reason}",
+        stage.name
+    );
+    Some(
+        Check::warning(Group::Issues, "pull.closed", "closing_ignored", message).hint(
+            "list the closed states in `issue.terminal_states`, or set `on_state_change: cancel` in each stage",
+        ),
+    )
+}
+
+/// Warns if nothing shows that an issue was closed, or if that stops nothing. The built-in trackers
+/// list closed issues too.
 fn closed_unseen(workflow: &Workflow, issues: &[Issue]) -> Option<Check> {
     let states = &workflow.issue.terminal_states;
+    if states.is_empty() {
+        return closing_ignored(workflow, "`issue.terminal_states` is empty");
+    }
     let is_seen = workflow.show.is_some()
         || ["vik issue list", "vik tracker "]
             .iter()
             .any(|lists_closed| workflow.pull.command.starts_with(lists_closed))
         || issues.iter().any(|issue| workflow.is_terminal(&issue.state));
-    if states.is_empty() || is_seen {
+    if is_seen {
         return None;
     }
     let message = format!(

@@ -265,7 +265,7 @@ fn pull_report_shows_issues_or_the_error() {
 
 #[test]
 fn closing_that_nothing_shows_is_a_warning() {
-    let warns = |change: (&str, &str), state: &str| {
+    let warned = |change: (&str, &str), state: &str| {
         let text = GOOD.replace("issue:\n", "issue:\n  terminal_states: [closed]\n");
         let workflow = load(&text.replace(change.0, change.1)).workflow.unwrap();
         let item = format!(r#"[{{"id": 1, "state": "{state}"}}]"#);
@@ -274,20 +274,20 @@ fn closing_that_nothing_shows_is_a_warning() {
             result: Ok(Pull::parse(item.as_bytes()).unwrap()),
         };
         let (checks, _) = issues::check(&workflow, pull);
-        checks
-            .iter()
-            .any(|check| check.code.as_deref() == Some("closed_unseen"))
+        let check = checks.into_iter().find(|check| check.check == "pull.closed");
+        check.and_then(|check| check.code).unwrap_or_default()
     };
-    assert!(warns(("", ""), "todo"));
-    assert!(!warns(("", ""), "closed"));
-    assert!(!warns(
-        ("issues:\n", "issues:\n  show: { command: ./show }\n"),
-        "todo"
-    ));
-    assert!(!warns(
-        ("terminal_states: [closed]", "terminal_grace: 1s"),
-        "todo"
-    ));
+    assert_eq!(warned(("", ""), "todo"), "closed_unseen");
+    assert_eq!(warned(("", ""), "closed"), "");
+    let show = ("issues:\n", "issues:\n  show: { command: ./show }\n");
+    assert_eq!(warned(show, "todo"), "");
+    let no_states = ("terminal_states: [closed]", "terminal_grace: 1s");
+    assert_eq!(warned(no_states, "todo"), "closing_ignored");
+    let cancels = ("issue:\n  terminal_states: [closed]\n", "issue:\n");
+    let text = GOOD.replace("agent: ", "on_state_change: cancel\n      agent: ");
+    assert_ne!(text, GOOD);
+    let workflow = load(&text.replace(cancels.0, cancels.1)).workflow.unwrap();
+    assert!(issues::closing_ignored(&workflow, "x").is_none());
 }
 
 #[test]

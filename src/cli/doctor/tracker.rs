@@ -11,8 +11,8 @@ use vik_orchestrator::intake::run_pull_command;
 use vik_session::host::Host;
 use vik_tracker::protocol::{Capabilities, Request, States, call};
 
-use super::Scratch;
 use super::check::{Check, Examination, Group};
+use super::{Scratch, issues};
 use crate::cli::tracker::{failure, of_workflow};
 use crate::cli::{confirm, print};
 
@@ -90,16 +90,17 @@ async fn states(call: &Call<'_>, tracker: &Capabilities, cancel: &CancellationTo
         },
         None => return Found::default(),
     };
-    let mut missing: Vec<String> = Vec::new();
-    for state in workflow.issue.stages.iter().flat_map(|stage| &stage.when.states) {
-        if !known.contains(state) && !missing.contains(state) {
-            missing.push(state.clone());
-        }
-    }
+    let terminal = &workflow.issue.terminal_states;
+    let has_closed_state = terminal.is_empty() || terminal.iter().any(|state| known.contains(state));
+    let ignored = (!has_closed_state)
+        .then(|| issues::closing_ignored(workflow, "the tracker has none of the `issue.terminal_states`"));
+    let mut missing = used_states(workflow);
+    missing.retain(|state| !known.contains(state));
     if missing.is_empty() {
-        let message = "the tracker has the states of all stages";
+        let message = "the tracker has all states that the workflow uses";
+        let check = Check::ok(Group::Issues, STATES, message);
         return Found {
-            checks: vec![Check::ok(Group::Issues, STATES, message)],
+            checks: ignored.flatten().into_iter().chain([check]).collect(),
             missing,
         };
     }
@@ -119,12 +120,44 @@ async fn states(call: &Call<'_>, tracker: &Capabilities, cancel: &CancellationTo
         );
         missing.clear();
         Check::error(Group::Issues, STATES, "states_missing", message)
-            .hint("correct `when.state` of the stages")
+            .hint("add them to the tracker, or correct `when.state` and the moves of the stages")
     };
     Found {
-        checks: vec![check],
+        checks: ignored.flatten().into_iter().chain([check]).collect(),
         missing,
     }
+}
+
+/// Returns the states of the stages, and those to which their hooks move issues.
+fn used_states(workflow: &Workflow) -> Vec<String> {
+    let mut used = Vec::new();
+    for stage in &workflow.issue.stages {
+        let hooks = [&stage.before_run, &stage.after_run];
+        let scripts = hooks.into_iter().flatten();
+        let moves = scripts.flat_map(|script| script.lines()).filter_map(moved_to);
+        let states = stage.when.states.iter().map(String::as_str);
+        for state in states.chain(moves) {
+            if !used.iter().any(|known| known == state) {
+                used.push(state.to_owned());
+            }
+        }
+    }
+    used
+}
+
+/// Returns the state to which a line such as `vik tracker workflow move --from todo --to "in review"`
+/// moves an issue; `None` for another line, and for a state that the shell or a template computes.
+fn moved_to(line: &str) -> Option<&str> {
+    let (command, arg) = line.trim_start().split_once(" --to")?;
+    if !command.starts_with("vik tracker ") || !command.contains(" move") {
+        return None;
+    }
+    let arg = arg.strip_prefix(['=', ' '])?.trim_start();
+    let state = match arg.chars().next()? {
+        quote @ ('"' | '\'') => arg[1..].split_once(quote)?.0,
+        _ => arg.split([' ', ';', '&', '|']).next()?,
+    };
+    (!state.is_empty() && !state.contains(['$', '`', '{', '\\'])).then_some(state)
 }
 
 /// Asks at a terminal whether to create the states that the tracker lacks, and creates them: then
@@ -188,5 +221,42 @@ impl Call<'_> {
         let answer = run_pull_command(self.host, &workflow, &stderr, cancel).await;
         let answer = answer.map_err(|error| chain(&error))?;
         serde_json::from_slice(&answer).map_err(|error| error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn state_of_a_move_is_found_in_a_hook() {
+        assert_eq!(
+            moved_to("  vik tracker workflow move --from todo --to review"),
+            Some("review")
+        );
+        assert_eq!(
+            moved_to("vik tracker github move 7 --from a --to=b && x"),
+            Some("b")
+        );
+        assert_eq!(
+            moved_to(r#"vik tracker workflow move --from "In Progress" --to "In Review""#),
+            Some("In Review")
+        );
+        assert_eq!(
+            moved_to("vik tracker workflow move --to 'it' --from x"),
+            Some("it")
+        );
+        for line in [
+            "vik tracker workflow move --from a --to $STATE",
+            r#"vik tracker workflow move --from a --to "$STATE""#,
+            "vik tracker workflow move --from a --to {{ issue.state }}",
+            "vik tracker workflow comment --to x",
+            "# vik tracker workflow move --from a --to b",
+            "vik tracker workflow move --to",
+            "vik tracker workflow move --from a",
+            "",
+        ] {
+            assert_eq!(moved_to(line), None, "{line}");
+        }
     }
 }

@@ -84,7 +84,8 @@ fn valid_workflow_is_tried_and_leaves_no_files() {
     insta::with_settings!({ filters => filters }, { insta::assert_snapshot!("tried_text", system) });
     assert!(is_empty(&env, "state") && is_empty(&env, "tmp"));
     assert!(!env.path("work/.vik").exists() && !env.path("home/.codex").exists());
-    assert_eq!(result(&env, &["--strict"]), (1, vec!["items_skipped".to_owned()]));
+    let warnings = ["items_skipped", "closing_ignored"].map(str::to_owned);
+    assert_eq!(result(&env, &["--strict"]), (1, warnings.into()));
 }
 
 #[test]
@@ -110,7 +111,12 @@ fn exit_code_and_error_codes_name_the_failure() {
     env.workflow(&workflow(ISSUES, "if true; then"));
     assert_eq!(
         result(&env, &[]),
-        (1, vec!["items_skipped".to_owned(), "shell_syntax".to_owned()])
+        (
+            1,
+            ["items_skipped", "closing_ignored", "shell_syntax"]
+                .map(str::to_owned)
+                .into()
+        )
     );
     env.unlink("codex");
     env.workflow(&workflow(ISSUES, "true").replace("codex", "claude_code"));
