@@ -2,6 +2,7 @@
 
 mod ask;
 mod files;
+mod origin;
 
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ use vik_workflow::absolute;
 use super::{CliResult, doctor, print};
 
 use files::{Choice, NewFile, Repository};
+use origin::pull_requests;
 
 /// `vik init`
 #[derive(Debug, Args)]
@@ -78,7 +80,7 @@ pub fn run(workflow: &Path, args: &InitArgs) -> CliResult {
     let choice = Choice {
         tracker,
         agent,
-        repository: repository(&folder),
+        repository: repository(&folder, tracker),
     };
     let mut out = write(&path, &folder, &choice, args.force)?;
     out.push_str(&next_steps(&choice, workflow));
@@ -136,14 +138,8 @@ fn has_gh() -> bool {
     doctor::find_program("gh", &path).is_some()
 }
 
-fn is_at_github(url: &str) -> bool {
-    ["https://github.com/", "ssh://git@github.com/", "git@github.com:"]
-        .iter()
-        .any(|start| url.starts_with(start))
-}
-
 /// Returns which kind of git repository contains a folder.
-fn repository(folder: &Path) -> Repository {
+fn repository(folder: &Path, tracker: TrackerKind) -> Repository {
     // The folder may not exist yet: the nearest existing parent decides.
     let Some(folder) = folder.ancestors().find(|folder| folder.is_dir()) else {
         return Repository::None;
@@ -164,8 +160,10 @@ fn repository(folder: &Path) -> Repository {
         return Repository::None;
     }
     match git(&["remote", "get-url", "origin"]) {
-        Some(url) if is_at_github(&url) && has_gh() => Repository::Github,
-        Some(_) => Repository::Remote,
+        Some(url) => {
+            let variable = |name: &str| std::env::var(name).ok();
+            Repository::Remote(pull_requests(tracker, url.trim(), has_gh(), variable))
+        }
         None => Repository::Local,
     }
 }

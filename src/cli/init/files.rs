@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::origin::PullRequests;
 use super::{AgentKind, TrackerKind};
 
 /// The title of the first issue of the embedded tracker.
@@ -17,10 +18,8 @@ pub(super) enum Repository {
     None,
     /// A repository without a remote `origin`.
     Local,
-    /// A repository with a remote `origin` at GitHub, and `gh` is installed.
-    Github,
-    /// A repository with another remote `origin`.
-    Remote,
+    /// A repository with a remote `origin`.
+    Remote(PullRequests),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -184,7 +183,7 @@ fn workflow_text(choice: &Choice) -> String {
     let [todo, review, ready] = states(choice.tracker);
     let push = match choice.repository {
         Repository::None => "",
-        Repository::Local | Repository::Github | Repository::Remote => {
+        Repository::Local | Repository::Remote(_) => {
             "# Not plain git: the agent controls this folder, including its git settings.\n\
              vik git push --quiet --force-with-lease\n"
         }
@@ -253,7 +252,7 @@ fn after_create(repository: Repository) -> &'static str {
              branch=\"vik/$VIK_ISSUE_ID\"\n\
              git switch --quiet \"$branch\" 2>/dev/null || git switch --quiet --create \"$branch\""
         }
-        Repository::Github | Repository::Remote => {
+        Repository::Remote(_) => {
             "set -eu\n\
              # Clone from the origin of the repository that contains this file.\n\
              remote=$(git -C {{ workflow_dir }} remote get-url origin)\n\
@@ -266,19 +265,21 @@ fn after_create(repository: Repository) -> &'static str {
 
 /// Returns the command that opens a pull request for the pushed branch, unless there is one.
 pub(super) fn pull_request(choice: &Choice) -> &'static str {
-    match (choice.tracker, choice.repository) {
-        (TrackerKind::Github, Repository::Github | Repository::Remote)
-        | (TrackerKind::Gitlab | TrackerKind::Gitea, Repository::Remote) => {
+    let Repository::Remote(pull_requests) = choice.repository else {
+        return "";
+    };
+    match pull_requests {
+        PullRequests::Tracker => {
             "vik tracker workflow pull_request open \"vik/$VIK_ISSUE_ID\" \\\n  \
              --title=\"${VIK_ISSUE_TITLE:-Issue $VIK_ISSUE_ID}\" --body=\"Closes #$VIK_ISSUE_ID\"\n"
         }
-        // The issues are elsewhere, but the code is at GitHub. `gh` must not read the workspace.
-        (_, Repository::Github) => {
+        // `gh` must not read the workspace.
+        PullRequests::Github => {
             "cd {{ workflow_dir }}\n\
              vik tracker github pull_request open \"vik/$VIK_ISSUE_ID\" \\\n  \
              --title=\"${VIK_ISSUE_TITLE:-Issue $VIK_ISSUE_ID}\" --body=\"Issue $VIK_ISSUE_ID\"\n"
         }
-        _ => "",
+        PullRequests::None => "",
     }
 }
 
@@ -327,12 +328,20 @@ pub(super) fn first_steps(tracker: TrackerKind) -> &'static [(&'static str, &'st
                 "export LINEAR_API_KEY=… LINEAR_TEAM=…",
                 "a personal API key, and the key of the team, such as ENG",
             ),
+            (
+                "add the state `In Review` to the team, if it has none",
+                "work waits there for you; another name can be written in after_run",
+            ),
             ("label an issue `vik`, in the state `Todo`", "hand it over"),
         ],
         TrackerKind::Jira => &[
             (
                 "export JIRA_URL=… JIRA_EMAIL=… JIRA_API_TOKEN=… JIRA_PROJECT=…",
                 "the address, your account, and the key of the project, such as ENG",
+            ),
+            (
+                "add the status `In Review` to the project, if it has none",
+                "work waits there for you; another name can be written in after_run",
             ),
             ("label an issue `vik`, in the status `To Do`", "hand it over"),
         ],

@@ -7,6 +7,7 @@ use vik_core::workflow::PromptSource;
 use vik_template::{AFTER_CREATE_NAMES, AFTER_RUN_NAMES, NAMES, check_prompt, check_script};
 use vik_workflow_reader::load;
 
+use super::origin::PullRequests;
 use super::*;
 use crate::cli::{Cli, Verb};
 
@@ -20,11 +21,12 @@ const TRACKERS: [TrackerKind; 7] = [
     TrackerKind::Jira,
 ];
 const AGENTS: [AgentKind; 3] = [AgentKind::Codex, AgentKind::Claude, AgentKind::Vex];
-const REPOSITORIES: [Repository; 4] = [
+const REPOSITORIES: [Repository; 5] = [
     Repository::None,
     Repository::Local,
-    Repository::Github,
-    Repository::Remote,
+    Repository::Remote(PullRequests::None),
+    Repository::Remote(PullRequests::Tracker),
+    Repository::Remote(PullRequests::Github),
 ];
 
 fn args(flags: &[&str]) -> InitArgs {
@@ -92,7 +94,7 @@ fn tracker_pages_match_the_generated_workflow() {
         let choice = Choice {
             tracker,
             agent: AgentKind::Codex,
-            repository: Repository::Remote,
+            repository: Repository::Remote(PullRequests::Tracker),
         };
         let workflow = load(&files::plan(Path::new("/w/workflow.yml"), &choice)[0].text)
             .workflow
@@ -129,21 +131,16 @@ fn last_stage_opens_a_pull_request_where_vik_can() {
         line.map(|line| line.trim().split(' ').nth(2).unwrap().to_owned())
     };
     for tracker in TRACKERS {
-        let has_code = [TrackerKind::Github, TrackerKind::Gitlab, TrackerKind::Gitea].contains(&tracker);
-        let at_github = if tracker == TrackerKind::Github {
-            "workflow"
-        } else {
-            "github"
-        };
-        assert_eq!(opens(tracker, Repository::None).as_deref(), None);
-        assert_eq!(
-            opens(tracker, Repository::Remote).as_deref(),
-            has_code.then_some("workflow")
-        );
-        assert_eq!(opens(tracker, Repository::Github).as_deref(), Some(at_github));
+        for (pull_requests, command) in [
+            (PullRequests::None, None),
+            (PullRequests::Tracker, Some("workflow")),
+            (PullRequests::Github, Some("github")),
+        ] {
+            let opened = opens(tracker, Repository::Remote(pull_requests));
+            assert_eq!(opened.as_deref(), command);
+        }
+        assert_eq!(opens(tracker, Repository::None), None);
     }
-    assert!(is_at_github("git@github.com:o/r.git") && is_at_github("https://github.com/o/r"));
-    assert!(!is_at_github("https://github.company.example/o/r"));
 }
 
 #[test]
@@ -191,7 +188,7 @@ fn generated_workflow_and_next_steps_match_snapshots() {
     let choice = Choice {
         tracker: TrackerKind::Github,
         agent: AgentKind::Codex,
-        repository: Repository::Remote,
+        repository: Repository::Remote(PullRequests::Tracker),
     };
     insta::assert_snapshot!(
         "github_codex",
@@ -488,12 +485,8 @@ fn work_is_handed_over_and_cleaned_up(kind: TrackerKind) {
     let moves = format!("{todo} -> {review}\n{review} -> {ready}\n");
     assert_eq!(project.env.read("tracker/moves"), moves);
     assert_eq!(project.branches().trim(), "vik/1");
-    let has_pull_requests = !files::pull_request(&Choice {
-        tracker: kind,
-        agent: AgentKind::Codex,
-        repository: Repository::Remote,
-    })
-    .is_empty();
+    let at = pull_requests(kind, "", false, |_| None);
+    let has_pull_requests = at == PullRequests::Tracker;
     assert_eq!(
         !project.env.read("tracker/pull_request").is_empty(),
         has_pull_requests,
