@@ -313,7 +313,9 @@ fn output_of_a_command_is_not_repeated_by_the_tracker() {
 #[test]
 fn pull_request_goes_to_its_own_branch_and_never_replaces_commits_of_others() {
     let pull_request = r#"{"kind":"pull_request","title":"Fix it's","body":"x"}"#;
-    let tracked = Tracked::asking(&[pull_request]).work("outputs", json!({"pull_request": {}}));
+    let tracked = Tracked::asking(&[pull_request])
+        .work("outputs", json!({"pull_request": {}}))
+        .work("hand_over", json!({"initial_backoff": "10ms", "max_tries": 2}));
     let remote = tracked.world.env.path("remote").display().to_string();
     git(&tracked.world, &["init", "--quiet", "--bare", &remote]);
     git(&tracked.world, &["clone", "--quiet", &remote, "seed"]);
