@@ -5,8 +5,11 @@ use std::path::Path;
 use vik_api::{Action, ErrorBody, Problem, Status};
 use vik_base::report::{ErrorCode, Exit, Failure};
 use vik_client::{Client, ClientError, Endpoint, blocking};
+use vik_core::ids::IssueId;
+use vik_core::scheduler::{Command, CommandResult};
 use vik_daemon::{Instance, InstanceInfo, Presence};
-use vik_workflow::absolute;
+use vik_orchestrator::api_view;
+use vik_workflow::{WorkflowFile, absolute};
 
 /// Finds the daemon of a workflow by its instance folder alone.
 ///
@@ -121,17 +124,47 @@ pub enum ActionOutcome {
     Nothing(String),
 }
 
-/// Requests an action of the daemon of a workflow.
+/// Requests an action of the daemon of a workflow. If none runs, a command is applied to the ledger.
 ///
 /// # Errors
-/// If no daemon runs (exit 4), if it does not know the issue (exit 8), or if it refuses.
+/// If an action needs a daemon and none runs (exit 4), if the issue is unknown (exit 8), or if the
+/// action is refused.
 pub fn act(workflow: &Path, action: impl Into<Action>) -> Result<ActionOutcome, Failure> {
-    let (instance, info) = find(workflow)?;
     let action = action.into();
+    let (instance, info) = match find(workflow) {
+        Ok(found) => found,
+        Err(error) => {
+            return match action {
+                Action::Command(command)
+                    if error.code() == ErrorCode::NoDaemon.as_str() && command != Command::Drain =>
+                {
+                    apply_offline(workflow, command)
+                }
+                _ => Err(error),
+            };
+        }
+    };
     let steered = request(&instance, &info, async |client| client.act(&action).await)?;
     let steered = steered.ok_or_else(|| no_daemon(&info.workflow_path))?;
     Ok(match steered.nothing {
         Some(why) => ActionOutcome::Nothing(why),
         None => ActionOutcome::Applied(steered.count),
     })
+}
+
+/// Applies a command to the ledger. The next daemon does what follows from it.
+fn apply_offline(workflow: &Path, command: Command) -> Result<ActionOutcome, Failure> {
+    let issue = command.issue().cloned();
+    let loaded = WorkflowFile::valid(&absolute(workflow), |_| {})?;
+    match vik_daemon::offline::apply(&loaded, command)? {
+        CommandResult::Done(count) => {
+            super::warn("no daemon is running: recorded, and carried out by the next `vik run`\n");
+            Ok(ActionOutcome::Applied(count))
+        }
+        CommandResult::NoEffect(reason) => Ok(ActionOutcome::Nothing(reason.to_owned())),
+        CommandResult::UnknownIssue => {
+            let issue = issue.as_ref().map_or("", IssueId::as_str);
+            Err(api_view::unknown_issue(issue))
+        }
+    }
 }

@@ -10,7 +10,7 @@ use vik_daemon::Instance;
 use vik_store::ledger::Reader;
 use vik_store::{History, PastAttempt};
 use vik_workflow::{WorkflowFile, absolute};
-use vik_workspace::{Layout, fs as private};
+use vik_workspace::Layout;
 
 use super::client;
 
@@ -57,21 +57,6 @@ pub fn attempts(layout: &Layout, issue: Option<&IssueId>) -> Result<Vec<PastAtte
         super::warn(&format!("warning: cannot read {}\n", path.display()));
     }
     Ok(history.attempts)
-}
-
-/// Returns the paths of the censuses in a home: those of attempts whose processes are not proven to
-/// have ended.
-pub fn censuses(root: &Path) -> Vec<PathBuf> {
-    let list = |folder: &Path| -> Vec<PathBuf> {
-        private::list_folder(folder)
-            .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
-            .unwrap_or_default()
-    };
-    list(&root.join("sessions"))
-        .iter()
-        .flat_map(|issue| list(issue))
-        .filter(|path| path.extension().is_some_and(|extension| extension == "census"))
-        .collect()
 }
 
 /// Returns the status of the daemon, if one runs.

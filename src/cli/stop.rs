@@ -16,7 +16,7 @@ use vik_session::host::{INSTANCE_MARK, SHIM_MARK};
 use vik_workflow::absolute;
 
 use super::positional::Positional;
-use super::{CliResult, client, history, print};
+use super::{CliResult, client, print};
 
 /// `vik stop`
 #[derive(Debug, Args)]
@@ -119,7 +119,7 @@ pub fn count_orphaned_agents(instance: &Instance) -> usize {
     let shim_of = |path: &PathBuf| vik_proc::Census::read(path).and_then(|census| census.shim);
     let censuses = instance
         .read()
-        .map_or_else(Vec::new, |info| history::censuses(&info.root));
+        .map_or_else(Vec::new, |info| vik_workspace::censuses(&info.root));
     censuses
         .iter()
         .filter_map(shim_of)
@@ -297,7 +297,7 @@ fn end_leftovers(instance: &Instance) -> Result<usize, Failure> {
     // cgroup that the census names.
     let censuses = instance
         .read()
-        .map_or_else(Vec::new, |info| history::censuses(&info.root));
+        .map_or_else(Vec::new, |info| vik_workspace::censuses(&info.root));
     let listed = || -> Vec<_> {
         let all = vik_proc::audit(&[], &censuses);
         all.into_iter().map(|audited| audited.process).collect()

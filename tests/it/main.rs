@@ -28,6 +28,7 @@ mod intake;
 mod leftover;
 mod limits;
 mod notify;
+mod offline;
 mod open_files;
 mod output;
 mod outputs;

@@ -24,11 +24,8 @@ impl Action {
     /// Returns the issue that the action is about; `None` for all issues.
     pub fn issue(&self) -> Option<&IssueId> {
         match self {
-            Self::Command(Command::Pause(issue) | Command::Resume(issue)) => issue.as_ref(),
-            Self::Command(Command::Cancel(issue)) => Some(issue),
-            Self::Command(Command::Retry(request)) => Some(&request.issue),
-            Self::Command(Command::Answer(reply)) => Some(&reply.issue),
-            Self::Command(Command::Drain) | Self::Refresh | Self::Stop { .. } => None,
+            Self::Command(command) => command.issue(),
+            Self::Refresh | Self::Stop { .. } => None,
         }
     }
 }

@@ -12,6 +12,7 @@ mod detach;
 mod instance;
 pub mod logging;
 pub mod notify;
+pub mod offline;
 #[cfg(feature = "otlp")]
 pub mod otel;
 mod recover;

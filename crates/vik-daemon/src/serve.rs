@@ -34,6 +34,7 @@ use crate::schedule::{self, Schedule};
 use crate::webhooks::{self, Webhooks};
 
 pub use self::start::host;
+pub(crate) use self::start::{lock_home, open_ledger};
 
 /// How long pending file accesses may delay the end.
 const LAST_READS: Duration = Duration::from_secs(1);

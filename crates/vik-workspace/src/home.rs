@@ -434,3 +434,18 @@ fn private_dir(path: &Path) -> Result<(), WorkspaceError> {
 fn private_dir_if_missing(path: &Path) -> Result<(), WorkspaceError> {
     if path.is_dir() { Ok(()) } else { private_dir(path) }
 }
+
+/// Returns the paths of the censuses in a home: those of attempts whose processes are not proven to
+/// have ended.
+pub fn censuses(root: &Path) -> Vec<PathBuf> {
+    let list = |folder: &Path| -> Vec<PathBuf> {
+        list_folder(folder)
+            .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
+            .unwrap_or_default()
+    };
+    list(&root.join("sessions"))
+        .iter()
+        .flat_map(|issue| list(issue))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "census"))
+        .collect()
+}

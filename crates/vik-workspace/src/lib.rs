@@ -37,7 +37,7 @@ pub use diff::diff;
 pub use expired::{are_old_sessions, is_old_scratch, old_scratches, old_sessions};
 pub use fingerprint::{Fingerprint, fingerprint};
 pub use home::normalize;
-pub use home::{Layout, absolute_workflow_path, resolve_path};
+pub use home::{Layout, absolute_workflow_path, censuses, resolve_path};
 pub use inspection::{InspectionError, InspectionView, VIEW_PREFIX};
 pub use instance::InstanceDir;
 pub use issues::{Prepared, Workspace, finish, open, prepare, remove, remove_beside, sweep};

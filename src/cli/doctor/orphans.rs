@@ -9,7 +9,7 @@ use vik_daemon::{Instance, InstanceInfo, Presence};
 use vik_proc::{Audited, ProcessId};
 use vik_session::host::{ATTEMPT_MARK, INSTANCE_MARK, SHIM_MARK};
 
-use super::super::{CliResult, history, print, print_json};
+use super::super::{CliResult, print, print_json};
 
 /// The owner of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -48,7 +48,7 @@ pub fn run(json: bool) -> CliResult {
     let known = known();
     let censuses: Vec<_> = known
         .values()
-        .flat_map(|known| history::censuses(&known.info.root))
+        .flat_map(|known| vik_workspace::censuses(&known.info.root))
         .collect();
     let audited = vik_proc::audit(&[INSTANCE_MARK, ATTEMPT_MARK, SHIM_MARK], &censuses);
     let ancestors = |pid| vik_proc::identity::ancestors(pid);

@@ -185,8 +185,8 @@ impl Scheduler {
         let held = self.issue_hold(machine);
         if let Some(Hold::NotPulled) = held {
             // A hold that no pull can end is more informative.
-            return self
-                .hand_over_hold(machine, stage, now)
+            return approval_hold(machine, stage)
+                .or_else(|| self.hand_over_hold(machine, stage, now))
                 .or_else(|| backing_off(machine, stage, now))
                 .or_else(|| self.global_hold(now))
                 .or(held);
@@ -237,12 +237,8 @@ impl Scheduler {
         if machine.runs().iter().any(Run::is_unseen) {
             return Some(Hold::Settling);
         }
-        if let Some(Phase::Awaiting { request, .. }) = machine.run(&stage.name).map(|run| &run.phase) {
-            return Some(Hold::Approval {
-                request: request.clone(),
-            });
-        }
-        self.hand_over_hold(machine, stage, now)
+        approval_hold(machine, stage)
+            .or_else(|| self.hand_over_hold(machine, stage, now))
             .or_else(|| backing_off(machine, stage, now))
             .or_else(|| self.earlier_stage_hold(machine, stage, now))
     }
@@ -301,6 +297,16 @@ impl Scheduler {
             }
         }
         (waiting, count)
+    }
+}
+
+/// Returns the hold of a stage whose start a person must approve.
+fn approval_hold(machine: &IssueMachine, stage: &Stage) -> Option<Hold> {
+    match machine.run(&stage.name).map(|run| &run.phase) {
+        Some(Phase::Awaiting { request, .. }) => Some(Hold::Approval {
+            request: request.clone(),
+        }),
+        _ => None,
     }
 }
 

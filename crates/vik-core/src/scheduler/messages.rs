@@ -184,6 +184,19 @@ pub enum Command {
     Drain,
 }
 
+impl Command {
+    /// Returns the issue of the command; `None` if it is about all issues.
+    pub fn issue(&self) -> Option<&IssueId> {
+        match self {
+            Self::Pause(issue) | Self::Resume(issue) => issue.as_ref(),
+            Self::Cancel(issue) => Some(issue),
+            Self::Retry(request) => Some(&request.issue),
+            Self::Answer(reply) => Some(&reply.issue),
+            Self::Drain => None,
+        }
+    }
+}
+
 /// A request to free the parked stages of an issue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryRequest {

@@ -148,7 +148,7 @@ fn run_args(serve: &ServeOptions) -> Vec<String> {
 
 /// Opens the ledger. If there is none, as in a folder of a version without one, the new ledger
 /// starts with the usage of recorded attempts.
-fn open_ledger(layout: &Layout) -> Result<(Ledger, Stored), LedgerError> {
+pub(crate) fn open_ledger(layout: &Layout) -> Result<(Ledger, Stored), LedgerError> {
     let service = layout.service_dir();
     if !layout.ledger_file().exists() && matches!(ledger::check(&service), Health::Missing) {
         // Attempts of such a version cannot be recovered. If only the ledger is missing, attempts
@@ -168,7 +168,8 @@ fn open_ledger(layout: &Layout) -> Result<(Ledger, Stored), LedgerError> {
     Ledger::open(&service)
 }
 
-fn lock_home(layout: &Layout) -> Result<FileLock, Failure> {
+/// Takes the lock of the folders of a workflow, which no other daemon may use.
+pub(crate) fn lock_home(layout: &Layout) -> Result<FileLock, Failure> {
     let path = layout.service_dir().join("daemon.lock");
     match acquire_with_wait(&path, || false) {
         Ok(Some(lock)) => Ok(lock),

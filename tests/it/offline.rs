@@ -1,0 +1,152 @@
+//! Commands of people while no daemon runs: they change the ledger, and the next daemon follows.
+
+use serde_json::json;
+
+use crate::support::*;
+
+fn parked() -> World {
+    let world = World::new(&[("1", "todo")]).script("exit 3").attempts(1);
+    world.once().expect(1);
+    world
+}
+
+/// Returns why the first stage of an issue is held, read without a daemon.
+fn hold_detail(world: &World) -> String {
+    let explained = world.vik(&["explain", "1", "--json"]).expect(0).json();
+    let hold = &explained["now"]["stages"][0]["hold"];
+    hold["detail"].as_str().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn retry_frees_a_parked_stage_for_the_next_run() {
+    let world = parked();
+    let done = world.vik(&["retry", "1"]).expect(0);
+    assert!(done.out.contains("retrying 1 stage of issue 1"), "{}", done.out);
+    assert!(
+        done.err.contains("no daemon is running: recorded"),
+        "{}",
+        done.err
+    );
+    let again = world.vik(&["retry", "1"]).expect(0);
+    assert!(again.out.contains("nothing to retry"), "{}", again.out);
+    assert_eq!(world.sessions("1").len(), 1, "nothing is started");
+    let explained = world.vik(&["explain", "1"]).expect(0).out;
+    assert!(
+        explained.contains("command line, without a daemon"),
+        "{explained}"
+    );
+    world.script("ok").once().expect(0);
+}
+
+#[test]
+fn pause_and_resume_hold_and_free_the_next_run() {
+    let world = World::new(&[("1", "todo")]).script("ok");
+    // There is no ledger yet.
+    world.vik(&["pause"]).expect(0);
+    world.once().expect(10);
+    assert!(world.sessions("1").is_empty());
+    world.vik(&["resume"]).expect(0);
+    let again = world.vik(&["resume"]).expect(0);
+    assert!(again.out.contains("nothing to do"), "{}", again.out);
+    world.once().expect(0);
+}
+
+#[test]
+fn start_is_approved_or_denied() {
+    for (args, code, sessions) in [
+        (&["approve", "1", "--message", "be gentle"][..], 0, 1),
+        (&["deny", "1"], 10, 0),
+    ] {
+        let world = World::new(&[("1", "todo")])
+            .script("ok")
+            .work("approve", json!({"before": true}));
+        world.once().expect(10);
+        let reason = hold_detail(&world);
+        assert!(reason.contains("a person must approve the start"), "{reason}");
+        let wrong = world.vik(&["approve", "1", "--request", "another"]).expect(1);
+        assert!(!wrong.err.is_empty());
+        world.vik(args).expect(0);
+        world.vik(args).expect(1);
+        world.once().expect(code);
+        assert_eq!(world.sessions("1").len(), sessions, "{args:?}");
+    }
+}
+
+#[test]
+fn cancel_parks_what_waits() {
+    let world = World::new(&[("1", "todo")])
+        .script("exit 3")
+        .work("retry", json!({"initial_backoff": "1h", "max_backoff": "1h"}));
+    world.once().expect(10);
+    world.vik(&["cancel", "1"]).expect(0);
+    let reason = hold_detail(&world);
+    assert!(reason.contains("cancelled"), "{reason}");
+}
+
+#[test]
+fn cancelled_agent_without_a_daemon_is_stopped_by_the_next_one() {
+    let world = World::new(&[("1", "todo")])
+        .script("touch up; hang")
+        .set("/loop", json!({"orphan_grace": "10m"}));
+    world.vik(&["run", "-d"]).expect(0);
+    eventually("the agent is up", || world.workspace("1").join("up").exists());
+    world.vik(&["stop", "--keep-sessions"]).expect(0);
+    world.vik(&["cancel", "1"]).expect(0);
+    world.once().expect(10);
+    world.session("1").expect("cancelled", None);
+    world.env.assert_nothing_left();
+}
+
+#[test]
+fn unknown_issue_and_broken_workflow_change_nothing() {
+    let world = parked();
+    for args in [
+        &["retry", "9"][..],
+        &["cancel", "9"],
+        &["pause", "9"],
+        &["approve", "9"],
+    ] {
+        world.vik(args).expect(8);
+    }
+    std::fs::write(world.env.work().join("workflow.yml"), "agents: [").unwrap();
+    world.vik(&["retry", "1"]).expect(3);
+}
+
+#[test]
+fn concurrent_commands_apply_once() {
+    let world = parked();
+    // Each takes the locks for itself alone.
+    let commands: Vec<_> = (0..4).map(|_| world.start(&["retry", "1"])).collect();
+    let freed = commands
+        .into_iter()
+        .map(|command| command.done().expect(0).out)
+        .filter(|out| out.contains("retrying 1 stage"))
+        .count();
+    assert_eq!(freed, 1);
+    world.vik(&["drain"]).expect(4);
+    world.vik(&["refresh"]).expect(4);
+}
+
+#[test]
+fn agent_that_outlives_its_daemon_is_refused() {
+    let vik = env!("CARGO_BIN_EXE_vik");
+    let world = World::new(&[("1", "todo")])
+        .set("/loop", json!({"orphan_grace": "10m"}))
+        .set("/agents/a/sandbox", json!("off"));
+    let workflow = world.env.work().join("workflow.yml").display().to_string();
+    let script = format!(
+        "touch up; wait-file go; run '{vik}' pause --workflow {workflow} > refused 2>&1 || touch tried; wait-file end; ok"
+    );
+    let world = world.script(&script);
+    world.vik(&["run", "-d"]).expect(0);
+    eventually("the agent is up", || world.workspace("1").join("up").exists());
+    world.vik(&["stop", "--keep-sessions"]).expect(0);
+    std::fs::write(world.workspace("1").join("go"), "").unwrap();
+    eventually("the agent has tried", || {
+        world.workspace("1").join("tried").exists()
+    });
+    let refused = world.workspace_file("1", "refused");
+    assert!(refused.contains("agents must not control"), "{refused}");
+    std::fs::write(world.workspace("1").join("end"), "").unwrap();
+    world.once().expect(0);
+}
