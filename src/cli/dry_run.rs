@@ -4,17 +4,19 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use vik_base::report::{ErrorCode, Exit, Failure, chain, clean, one_line};
+use vik_base::report::{ErrorCode, Exit, Failure, chain, clean, ledger_failure, one_line};
 use vik_core::attempt::Start;
 use vik_core::ids::{AttemptId, RunId};
 use vik_core::intent::Intent;
-use vik_core::scheduler::{Filter, Hold, Input, Scheduler};
+use vik_core::scheduler::{Filter, Hold, Input, Recalled, Scheduler};
 use vik_core::time::{Mono, Now};
 use vik_core::trust::Trust;
 use vik_daemon::{Instance, host};
+use vik_orchestrator::api_view;
 use vik_session::attempt::{intent, issue_context, stage_context};
 use vik_session::host::Host;
 use vik_session::outputs;
+use vik_store::ledger::Reader;
 use vik_template::{Fence, Part};
 use vik_workflow::LoadedWorkflow;
 
@@ -55,15 +57,33 @@ pub fn run(loaded: &LoadedWorkflow, filter: Filter) -> CliResult {
         super::warn(&format!("{}\n", one_line(&warning.to_string(), 200)));
     }
     let named = filter.issues.clone();
-    let mut scheduler = Scheduler::new(Arc::clone(workflow), filter, [0; 6]);
     let now = Now {
         wall: jiff::Timestamp::now(),
         mono: Mono(std::time::Duration::ZERO),
     };
+    // A ledger that cannot be read would make a daemon exit.
+    let ledger = Reader::open(&host.layout.service_dir()).map_err(|error| ledger_failure(&error))?;
+    let stored = ledger.as_ref().map(Reader::stored).transpose();
+    let stored = stored
+        .map_err(|error| ledger_failure(&error))?
+        .unwrap_or_default();
+    let (mut scheduler, _) = Scheduler::restore(Arc::clone(workflow), filter, [0; 6], stored, now);
+    let unknown = scheduler.unknown(&pull.issues);
+    let machines = ledger.map(|ledger| ledger.recall(&unknown)).transpose();
+    let machines = machines
+        .map_err(|error| ledger_failure(&error))?
+        .unwrap_or_default();
+    let recalled = Recalled::new(unknown, machines);
+    let global = scheduler.global_hold(now);
     scheduler.handle(now, Input::PullStarted);
+    // Nothing starts in this copy.
     scheduler.handle(now, Input::Drain);
-    scheduler.handle(now, Input::pulled_new(pull.issues));
-    let starts = scheduler.candidates(now);
+    let issues = pull.issues;
+    scheduler.handle(now, Input::Pulled { issues, recalled });
+    let starts = match &global {
+        None => scheduler.candidates(now),
+        Some(_) => Vec::new(),
+    };
     let max_sessions = vik_orchestrator::OpenFiles::of_daemon().max_sessions();
     let slots = workflow.max_issue_concurrency.min(max_sessions);
     let mut out = format!(
@@ -71,6 +91,9 @@ pub fn run(loaded: &LoadedWorkflow, filter: Filter) -> CliResult {
         if count == 1 { "issue" } else { "issues" },
         starts.len()
     );
+    if let Some(hold) = &global {
+        out.push_str(&format!("nothing starts: {}\n", api_view::hold(hold).detail));
+    }
     for (issue, stage) in &starts {
         let (run, attempt_id) = (RunId(uuid::Uuid::nil()), AttemptId(uuid::Uuid::nil()));
         let start = Start {
@@ -78,7 +101,10 @@ pub fn run(loaded: &LoadedWorkflow, filter: Filter) -> CliResult {
             stage: (*stage).clone(),
             run,
             attempt_id,
-            attempt: 1,
+            attempt: scheduler
+                .machine(&issue.id)
+                .and_then(|machine| machine.run(&stage.name))
+                .map_or(1, |run| run.attempts + 1),
             previous: None,
             resume: None,
             budget: Default::default(),
@@ -99,7 +125,7 @@ pub fn run(loaded: &LoadedWorkflow, filter: Filter) -> CliResult {
     Ok(if missing { Exit::NotFound } else { Exit::Done })
 }
 
-/// Returns the text on issues that start only after a person has acted.
+/// Returns the text on issues that would not start, although a stage takes their state.
 fn held(scheduler: &Scheduler, now: Now) -> String {
     let mut ids: Vec<_> = scheduler.issues().collect();
     ids.sort();
@@ -110,11 +136,12 @@ fn held(scheduler: &Scheduler, now: Now) -> String {
             .map(|explained| explained.stages)
             .unwrap_or_default();
         let hold = stages.iter().find_map(|stage| match &stage.hold {
-            Some(hold @ (Hold::BadIntent { .. } | Hold::Untrusted { .. })) => Some(hold),
-            _ => None,
+            // The copy drains, and the summary names the slots.
+            None | Some(Hold::Draining | Hold::NoStage | Hold::NotPresent | Hold::Terminal) => None,
+            hold => hold.as_ref(),
         });
         if let Some(hold) = hold {
-            let why = vik_orchestrator::api_view::hold(hold).detail;
+            let why = api_view::hold(hold).detail;
             out.push_str(&format!("\n── {} is held: {why}\n", one_line(id.as_str(), 60)));
         }
     }

@@ -410,6 +410,34 @@ fn last_iteration_lets_started_work_finish() {
 }
 
 #[test]
+fn dry_run_knows_the_ledger() {
+    let world = World::new(&[("1", "todo"), ("2", "todo")])
+        .work(
+            "prompt",
+            json!("SCRIPT: {{ {'1': 'exit 3', '2': 'exit 4'}[issue.id] }}"),
+        )
+        .work("retry", json!({"max_attempts": 1}));
+    world.vik(&["run", "--once", "--issue", "1"]).expect(1);
+    let dry = || world.vik(&["run", "--dry-run"]).expect(0).out;
+    let text = dry();
+    assert!(text.contains("1 would start"), "{text}");
+    assert!(text.contains("1 is held: parked (attempts_used_up)"), "{text}");
+    world.vik(&["retry", "1"]).expect(0);
+    let text = dry();
+    assert!(
+        text.contains("2 would start") && !text.contains("is held"),
+        "{text}"
+    );
+    world.vik(&["pause"]).expect(0);
+    let text = dry();
+    assert!(
+        text.contains("0 would start") && text.contains("nothing starts: "),
+        "{text}"
+    );
+    assert_eq!(world.sessions("1").len(), 1, "nothing was changed");
+}
+
+#[test]
 fn dry_run_starts_nothing() {
     let world = World::new(&[("1", "todo"), ("2", "done")])
         .work("hooks/before_run", json!("echo {{ issue.title }}"))

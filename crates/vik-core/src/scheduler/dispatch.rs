@@ -65,7 +65,8 @@ impl Scheduler {
         slots
     }
 
-    pub(super) fn global_hold(&self, now: Now) -> Option<Hold> {
+    /// Returns the hold on all issues.
+    pub fn global_hold(&self, now: Now) -> Option<Hold> {
         if self.draining {
             return Some(Hold::Draining);
         }
