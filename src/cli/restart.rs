@@ -1,5 +1,6 @@
 //! `vik restart`
 
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::time::Duration;
 
@@ -28,9 +29,16 @@ pub struct RestartArgs {
 pub fn run(workflow: &Path, args: &RestartArgs) -> CliResult {
     // An invalid workflow must not stop the daemon: it could not be started again.
     WorkflowFile::valid(workflow, |_| {})?;
-    let running = client::find(workflow)
-        .map(|(_, info)| info.options)
-        .unwrap_or_default();
+    let (running, port) = match client::find(workflow) {
+        Ok((instance, info)) => {
+            let status = client::status(&instance, &info).ok().flatten();
+            (
+                info.options,
+                status.and_then(|status| status.api).map(|api| api.address),
+            )
+        }
+        Err(_) => Default::default(),
+    };
     if args.keep_sessions {
         let instance = Instance::of(&absolute(workflow))?;
         match stop_and_keep_agents(&instance, Duration::from_secs(args.timeout))? {
@@ -41,11 +49,23 @@ pub fn run(workflow: &Path, args: &RestartArgs) -> CliResult {
             }
             DetachOutcome::Asked => return Err(own_daemon()),
         }
-        return super::run::detach(workflow, running);
+        return super::run::detach(workflow, with_port(running, port.as_deref()));
     }
     match stop_if_running(workflow, args.timeout)?.1 {
         Stopped::Nothing => print("no daemon was running\n"),
         _ => print("the old daemon stopped\n"),
     }
-    super::run::detach(workflow, running)
+    super::run::detach(workflow, with_port(running, port.as_deref()))
+}
+
+/// Replaces `--port=0` by the port that was selected for it, so that links stay valid, unless
+/// another program uses it by now.
+fn with_port(mut options: Vec<String>, address: Option<&str>) -> Vec<String> {
+    let address = address.and_then(|address| address.parse::<SocketAddr>().ok());
+    if let Some(option) = options.iter_mut().find(|option| *option == "--port=0")
+        && let Some(address) = address.filter(|address| TcpListener::bind(address).is_ok())
+    {
+        *option = format!("--port={}", address.port());
+    }
+    options
 }

@@ -155,6 +155,19 @@ fn restart_replaces_the_daemon() {
 }
 
 #[test]
+fn restart_keeps_a_selected_port() {
+    let world = World::new(&[]);
+    world.vik(&["run", "-d", "--port", "0"]).expect(0);
+    let address = || world.status().unwrap()["api"]["address"].clone();
+    let first = address();
+    world.vik(&["restart"]).expect(0);
+    assert_eq!(address(), first);
+    world.vik(&["restart", "--keep-sessions"]).expect(0);
+    assert_eq!(address(), first);
+    world.vik(&["stop"]).expect(0);
+}
+
+#[test]
 fn restart_with_a_broken_workflow_fails_and_stops_nothing() {
     let world = World::new(&[]);
     world.vik(&["run", "-d"]).expect(0);
