@@ -54,7 +54,11 @@ struct OldIssue {
 /// Shows old sessions and workspaces, and removes them with `--yes`.
 pub fn run(workflow: &Path, args: &PruneArgs) -> CliResult {
     let path = absolute(workflow);
-    if let Presence::Running(info) = Instance::of(&path)?.presence() {
+    let instance = Instance::of(&path)?;
+    // The list alone changes nothing.
+    if args.yes
+        && let Presence::Running(info) = instance.presence()
+    {
         return Err(Failure::new(
             Exit::AlreadyRunning,
             ErrorCode::DaemonRunning,
@@ -62,10 +66,9 @@ pub fn run(workflow: &Path, args: &PruneArgs) -> CliResult {
         )
         .hint("stop it first with `vik stop`"));
     }
-    let instance = Instance::of(&path)?;
     let LoadedWorkflow { path, workflow, .. } = WorkflowFile::valid(&path, |_| {})?;
     // While this lock is held, no daemon can start.
-    let _lock = instance.acquire()?;
+    let _lock = args.yes.then(|| instance.acquire()).transpose()?;
     let host = Arc::new(vik_daemon::host(&path, &workflow, &instance)?);
     let layout = &host.layout;
     let age = SignedDuration::try_from(args.older_than.0).unwrap_or(SignedDuration::MAX);

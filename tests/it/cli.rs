@@ -438,6 +438,18 @@ fn run_once_prints_progress_and_a_summary() {
 }
 
 #[test]
+fn prune_lists_beside_a_daemon_and_removes_nothing() {
+    let world = World::new(&[("1", "todo")]);
+    world.once().expect(0);
+    let daemon = world.daemon();
+    let listed = world.vik(&["prune", "--older-than", "0s"]).expect(0).out;
+    assert!(listed.contains("nothing was removed"), "{listed}");
+    world.vik(&["prune", "--older-than", "0s", "--yes"]).expect(5);
+    assert_eq!(world.sessions("1").len(), 1);
+    daemon.stop();
+}
+
+#[test]
 fn prune_lists_old_sessions_before_it_removes_them() {
     let world = World::new(&[("1", "todo")]);
     world.once().expect(0);
