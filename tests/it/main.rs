@@ -34,6 +34,7 @@ mod output;
 mod outputs;
 mod places;
 mod predecessor;
+mod readme;
 mod real_agents;
 mod reconcile;
 mod reload;
