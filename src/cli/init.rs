@@ -11,16 +11,17 @@ use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
 use std::io::{self, IsTerminal, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use clap::Args;
 use vik_base::report::{ErrorCode, Exit, Failure, clean, colored};
+use vik_core::workflow::shell_quoted;
 use vik_session::host::own_environment;
 use vik_tracker::{NewIssue, Tracker};
 use vik_workflow::absolute;
 
-use super::{CliResult, doctor, print};
+use super::{CliResult, doctor, print, with_workflow};
 
 use files::{Choice, NewFile, Repository};
 use origin::pull_requests;
@@ -82,15 +83,20 @@ pub fn run(workflow: &Path, args: &InitArgs) -> CliResult {
         agent,
         repository: repository(&folder, tracker),
     };
-    let mut out = write(&path, &folder, &choice, args.force)?;
-    out.push_str(&next_steps(&choice, workflow));
-    print(&out);
+    let written = write(&path, &folder, &choice, args.force)?;
+    print(&written.report);
     if !args.no_doctor {
         print("\n");
         let mut examination = doctor::examine(&path, false)?;
-        print(&doctor::text(&examination, false, colored(&io::stdout())));
+        let options = doctor::TextOptions {
+            color: colored(&io::stdout()),
+            ..doctor::TextOptions::default()
+        };
+        print(&doctor::text(&examination, options));
         doctor::offer_states(&mut examination)?;
     }
+    let has_key = own_environment().contains_key(files::VEX_KEY);
+    print(&next_steps(&choice, workflow, &written.files, has_key));
     // Findings of `doctor` are the next steps; `init` itself has succeeded.
     Ok(Exit::Done)
 }
@@ -168,9 +174,16 @@ fn repository(folder: &Path, tracker: TrackerKind) -> Repository {
     }
 }
 
-/// Writes the files, or none if one exists already and `force` is not set. Returns a report for
-/// people.
-fn write(path: &Path, folder: &Path, choice: &Choice, force: bool) -> Result<String, Failure> {
+/// The files that were written.
+struct Written {
+    /// Their paths, relative to the workflow's folder.
+    files: Vec<PathBuf>,
+    /// The report for people.
+    report: String,
+}
+
+/// Writes the files, or none if one exists already and `force` is not set.
+fn write(path: &Path, folder: &Path, choice: &Choice, force: bool) -> Result<Written, Failure> {
     let files = files::plan(path, choice);
     let existing: Vec<String> = files
         .iter()
@@ -186,22 +199,26 @@ fn write(path: &Path, folder: &Path, choice: &Choice, force: bool) -> Result<Str
         )
         .hint("overwrite with --force, or write to another folder with --workflow FILE"));
     }
-    let mut out = String::new();
-    for file in &files {
+    let mut written = Written {
+        files: Vec::new(),
+        report: String::new(),
+    };
+    for file in files {
         let target = folder.join(&file.path);
-        write_file(&target, file, force).map_err(|error| {
+        write_file(&target, &file, force).map_err(|error| {
             Failure::failed(
                 ErrorCode::InitWrite,
                 format!("cannot write {}", target.display()),
                 &error,
             )
         })?;
-        let _ = writeln!(out, "wrote {}", clean(&file.path.to_string_lossy()));
+        let _ = writeln!(written.report, "wrote {}", clean(&file.path.to_string_lossy()));
+        written.files.push(file.path);
     }
     if choice.tracker == TrackerKind::Files {
-        sample_issue(&mut out, folder)?;
+        sample_issue(&mut written, folder)?;
     }
-    Ok(out)
+    Ok(written)
 }
 
 fn write_file(target: &Path, file: &NewFile, force: bool) -> io::Result<()> {
@@ -224,7 +241,7 @@ fn write_file(target: &Path, file: &NewFile, force: bool) -> io::Result<()> {
 
 /// Creates a first issue if there is none. Existing issues are never overwritten: they are people's
 /// work.
-fn sample_issue(out: &mut String, folder: &Path) -> Result<(), Failure> {
+fn sample_issue(written: &mut Written, folder: &Path) -> Result<(), Failure> {
     let dir = own_environment()
         .remove("VIK_ISSUES_DIR")
         .map_or_else(|| folder.join("issues"), |dir| folder.join(dir));
@@ -234,7 +251,7 @@ fn sample_issue(out: &mut String, folder: &Path) -> Result<(), Failure> {
         .is_ok_and(|listing| !listing.issues.is_empty() || !listing.broken.is_empty())
     {
         let _ = writeln!(
-            out,
+            written.report,
             "kept the existing issues in {}",
             clean(&dir.display().to_string())
         );
@@ -249,27 +266,53 @@ fn sample_issue(out: &mut String, folder: &Path) -> Result<(), Failure> {
     let id = tracker
         .create(&issue, jiff::Timestamp::now())
         .map_err(|error| Failure::failed(ErrorCode::InitWrite, "cannot write a sample issue", &error))?;
-    let _ = writeln!(out, "wrote issue {id} in {}", clean(&dir.display().to_string()));
+    let shown = clean(&dir.display().to_string()).into_owned();
+    let _ = writeln!(written.report, "wrote issue {id} in {shown}");
+    written
+        .files
+        .extend(dir.strip_prefix(folder).ok().map(Path::to_owned));
     Ok(())
 }
 
-/// Returns the text with the next steps.
-fn next_steps(choice: &Choice, workflow: &Path) -> String {
-    let flag = if workflow == Path::new("./workflow.yml") || workflow == Path::new("workflow.yml") {
-        String::new()
-    } else {
-        format!(" --workflow {}", clean(&workflow.display().to_string()))
-    };
-    let command_line = |verb: &str| format!("{verb}{flag}");
-    let mut lines: Vec<(String, &str)> = files::first_steps(choice.tracker)
-        .iter()
-        .map(|(command, description)| ((*command).to_owned(), *description))
-        .collect();
-    lines.push((command_line("vik run --dry-run"), "show what would start"));
-    lines.push((command_line("vik run --once"), "run until no work is left"));
+/// Returns the text with the next steps. `has_key` is whether the key of the built-in agent's
+/// provider is set.
+fn next_steps(choice: &Choice, workflow: &Path, written: &[PathBuf], has_key: bool) -> String {
+    let mut lines: Vec<(String, &str)> = Vec::new();
+    if choice.agent == AgentKind::Vex && !has_key {
+        lines.push((
+            format!("export {}=…", files::VEX_KEY),
+            "the key of the provider in `agents`",
+        ));
+    }
+    if choice.repository != Repository::None {
+        lines.push((commit(workflow, written), "agents work on what is committed"));
+    }
+    let first_steps = files::first_steps(choice.tracker).iter();
+    lines.extend(first_steps.map(|(command, description)| ((*command).to_owned(), *description)));
+    let run = |verb: &str| with_workflow(verb, workflow);
+    lines.push((run("vik run --dry-run"), "show what would start"));
+    lines.push((run("vik run --once"), "run until no work is left"));
     let mut out = "\nNext:\n".to_owned();
     for (command, description) in lines {
         let _ = writeln!(out, "  {command}\n      {description}");
     }
     out
+}
+
+/// Returns the command that commits the written files.
+fn commit(workflow: &Path, written: &[PathBuf]) -> String {
+    let folder = workflow.parent().filter(|folder| {
+        // The path may be relative.
+        !folder.as_os_str().is_empty() && *folder != Path::new(".")
+    });
+    let git = match folder {
+        Some(folder) => format!("git -C {}", shell_quoted(&clean(&folder.display().to_string()))),
+        None => "git".to_owned(),
+    };
+    let shown = |path: &PathBuf| shell_quoted(&clean(&path.display().to_string()));
+    let paths: Vec<String> = written.iter().map(shown).collect();
+    format!(
+        "{git} add {} && {git} commit --message \"Add Vik\"",
+        paths.join(" ")
+    )
 }

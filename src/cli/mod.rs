@@ -47,9 +47,11 @@ use std::process::ExitCode;
 
 pub use args::{Cli, Verb};
 use clap::{CommandFactory, Parser};
-use vik_base::report::{Exit, Failure};
+use vik_base::report::{Exit, Failure, clean};
+use vik_core::workflow::shell_quoted;
 use vik_session::secrets;
 use vik_tracker::TrackerError;
+use vik_workflow::absolute;
 
 /// The result of a verb.
 pub type CliResult = Result<Exit, Failure>;
@@ -142,6 +144,20 @@ fn confirm(input: &mut dyn BufRead, output: &mut dyn Write, question: &str) -> s
     let mut answer = String::new();
     input.read_line(&mut answer)?;
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+}
+
+/// Returns a command line for a workflow, with the path of the file unless it is `./workflow.yml`.
+fn with_workflow(command: &str, workflow: &Path) -> String {
+    let path = absolute(workflow);
+    let path = match std::env::current_dir() {
+        Ok(folder) => path.strip_prefix(&folder).unwrap_or(&path),
+        Err(_) => &path,
+    };
+    if path == Path::new("workflow.yml") {
+        return command.to_owned();
+    }
+    let path = path.display().to_string();
+    format!("{command} --workflow {}", shell_quoted(&clean(&path)))
 }
 
 /// Returns the workflow of the hook in which Vik runs, unless another one is given. A hook runs in

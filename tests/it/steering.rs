@@ -222,7 +222,7 @@ fn repair_leaves_a_sound_ledger_unchanged() {
     daemon.stop().expect(0);
     let done = world.vik(&["doctor", "--repair", "--json"]).expect(0).json();
     assert_eq!((&done["repaired"], &done["found"]), (&json!(false), &Value::Null));
-    let report = world.vik(&["doctor", "--offline"]).expect(0).out;
+    let report = world.vik(&["doctor", "--offline", "-v"]).expect(0).out;
     assert!(report.contains("the ledger is intact"), "{report}");
 }
 

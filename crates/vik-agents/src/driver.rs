@@ -224,6 +224,13 @@ pub trait Driver: Sync {
         Vec::new()
     }
 
+    /// Returns the signs that an agent without a [sign of a login](Self::login_signs) may have one
+    /// nevertheless: another provider, or another store of logins. Without such a sign it is
+    /// certainly not logged in. `None` if there is no such certainty.
+    fn other_login_signs(&self, _: &AgentProfile, _: &BTreeMap<String, String>) -> Option<Vec<LoginSign>> {
+        None
+    }
+
     /// Returns the files in the agent's own folder that hold its login and that it rewrites when it
     /// refreshes its tokens.
     fn login_files(&self) -> &'static [&'static str] {

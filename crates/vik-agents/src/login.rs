@@ -9,6 +9,8 @@ pub enum LoginSign {
     /// This variable of the agent's environment is set and not empty.
     Variable(&'static str),
     File(PathBuf),
+    /// This file contains this text. A relative path starts at the folder of the workflow.
+    Setting(PathBuf, &'static str),
 }
 
 /// Returns the folder that a variable names, or a folder in the home directory.

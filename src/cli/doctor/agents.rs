@@ -11,7 +11,7 @@ use vik_core::ids::AgentName;
 use vik_core::workflow::{AgentProfile, Home, Runtime, Stage, Workflow};
 use vik_session::host::Host;
 
-use super::check::{Check, Group};
+use super::check::{Check, Group, Status};
 use super::probe::{self, NoVersion, Scratch, with_progress_message};
 use crate::cli::built_in_agent;
 
@@ -73,11 +73,17 @@ async fn check_profile(
         Some(scratch) => version(host, check, profile, &found, &env, scratch, cancel).await,
         None => Check::ok(GROUP, check, described(profile, &found, None)),
     });
+    #[cfg(feature = "vex")]
     if profile.runtime == Runtime::Vex {
-        #[cfg(feature = "vex")]
-        checks.push(super::provider::check(host, name, profile, &env));
+        let provider = super::provider::check(host, name, profile, &env);
+        // A missing key is one problem.
+        let has_provider = provider.status != Status::Error;
+        checks.push(provider);
+        if !has_provider {
+            return;
+        }
     }
-    checks.extend(login(name, profile, &env));
+    checks.extend(login(host, name, profile, &env));
 }
 
 /// Returns the environment that the agent will have, or an error if the agent cannot be started as
@@ -237,7 +243,12 @@ async fn version(
 }
 
 /// Checks for signs of a login. Only names are shown, never values.
-fn login(name: &AgentName, profile: &AgentProfile, env: &BTreeMap<String, String>) -> Option<Check> {
+pub(super) fn login(
+    host: &Host,
+    name: &AgentName,
+    profile: &AgentProfile,
+    env: &BTreeMap<String, String>,
+) -> Option<Check> {
     let driver = driver(profile.runtime);
     let signs = driver.login_signs(profile, env);
     if signs.is_empty() {
@@ -247,21 +258,37 @@ fn login(name: &AgentName, profile: &AgentProfile, env: &BTreeMap<String, String
     let is_present = |sign: &&LoginSign| match sign {
         LoginSign::Variable(name) => env.get(*name).is_some_and(|value| !value.is_empty()),
         LoginSign::File(path) => path.is_file(),
+        LoginSign::Setting(path, text) => contains(&host.workflow_dir.join(path), text),
     };
     let sign_name = |sign: &LoginSign| match sign {
         LoginSign::Variable(name) => (*name).to_owned(),
-        LoginSign::File(path) => path.display().to_string(),
+        LoginSign::File(path) | LoginSign::Setting(path, _) => path.display().to_string(),
     };
-    Some(match signs.iter().find(is_present) {
-        Some(sign) => Check::ok(GROUP, check, format!("{} found", sign_name(sign))),
-        None => {
-            let locations: Vec<String> = signs.iter().map(sign_name).collect();
-            let message = format!("no login found (looked for {})", locations.join(", "));
-            let warning = Check::warning(GROUP, check, "agent_login", message);
-            match driver.login_hint() {
-                Some(hint) => warning.hint(hint),
-                None => warning,
-            }
-        }
+    if let Some(sign) = signs.iter().find(is_present) {
+        return Some(Check::ok(GROUP, check, format!("{} found", sign_name(sign))));
+    }
+    let locations: Vec<String> = signs.iter().map(sign_name).collect();
+    let message = format!("no login found (looked for {})", locations.join(", "));
+    let others = driver.other_login_signs(profile, env);
+    let missing = if others.is_some_and(|others| !others.iter().any(|sign| is_present(&sign))) {
+        Check::error(GROUP, check, "agent_login", message)
+    } else {
+        Check::warning(GROUP, check, "agent_login", message)
+    };
+    Some(match driver.login_hint() {
+        Some(hint) => missing.hint(hint),
+        None => missing,
     })
+}
+
+/// Returns whether a file contains a text. A file that cannot be read may contain it.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "settings of the user, outside of any workspace"
+)]
+fn contains(path: &Path, text: &str) -> bool {
+    match std::fs::read(path) {
+        Ok(bytes) => memchr::memmem::find(&bytes, text.as_bytes()).is_some(),
+        Err(error) => error.kind() != std::io::ErrorKind::NotFound,
+    }
 }

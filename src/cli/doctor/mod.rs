@@ -34,7 +34,7 @@ use vik_core::workflow::Workflow;
 use vik_workflow_reader::Severity;
 
 pub use check::{Check, Examination, Status};
-pub use text::{json, text};
+pub use text::{TextOptions, json, next_step, text};
 pub use tracker::offer as offer_states;
 
 pub(super) use probe::find as find_program;
@@ -65,14 +65,17 @@ pub struct DoctorArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    /// List passed checks too
+    #[arg(short, long, conflicts_with = "json")]
+    pub verbose: bool,
     /// Check files only, without running commands or agents
     #[arg(long)]
     pub offline: bool,
     /// List all Vik processes on this host with their owners; exit with 1 if a process has no owner
-    #[arg(long, conflicts_with_all = ["strict", "offline", "repair"])]
+    #[arg(long, conflicts_with_all = ["strict", "verbose", "offline", "repair"])]
     pub orphans: bool,
     /// Rebuild a damaged ledger from its remains and the session logs; the daemon must be stopped
-    #[arg(long, conflicts_with_all = ["strict", "offline"])]
+    #[arg(long, conflicts_with_all = ["strict", "verbose", "offline"])]
     pub repair: bool,
 }
 
@@ -88,8 +91,14 @@ pub fn run(workflow: &Path, args: &DoctorArgs) -> CliResult {
     if args.json {
         print_json(&json(&examination, args.strict));
     } else {
-        print(&text(&examination, args.strict, colored(&std::io::stdout())));
+        let options = TextOptions {
+            strict: args.strict,
+            verbose: args.verbose,
+            color: colored(&std::io::stdout()),
+        };
+        print(&text(&examination, options));
         offer_states(&mut examination)?;
+        print(&next_step(&examination, args.strict));
     }
     Ok(examination.exit(args.strict))
 }

@@ -91,6 +91,11 @@ fn examine_offline(path: &Path) -> Examination {
     examination
 }
 
+/// Returns what `doctor` prints without flags.
+fn report(examination: &Examination) -> String {
+    text(examination, TextOptions::default()) + &next_step(examination, false)
+}
+
 macro_rules! assert_redacted {
     ($path:expr, $($snapshot:tt)*) => {
         let folder = fs::canonicalize($path).unwrap();
@@ -119,7 +124,12 @@ fn valid_workflow_passes_and_leaves_no_files() {
     let before = entries(folder.path());
     let examination = examine_offline(&path);
     assert_eq!(examination.exit(true), Exit::Done);
-    assert_redacted!(folder.path(), "good_text", text(&examination, false, false));
+    let verbose = TextOptions {
+        verbose: true,
+        ..TextOptions::default()
+    };
+    assert_redacted!(folder.path(), "good_text", text(&examination, verbose));
+    assert_redacted!(folder.path(), "good_short", report(&examination));
     let json = serde_json::to_string_pretty(&json(&examination, false)).unwrap();
     assert_redacted!(folder.path(), "good_json", json);
     assert_eq!(entries(folder.path()), before, "nothing is left behind");
@@ -129,7 +139,7 @@ fn valid_workflow_passes_and_leaves_no_files() {
 fn invalid_workflow_reports_its_errors() {
     let (folder, path) = folder(BROKEN, "Work.\n\n  On {{ isue.title }} and {% if %}\n");
     let examination = examine_offline(&path);
-    assert_redacted!(folder.path(), "broken_text", text(&examination, false, false));
+    assert_redacted!(folder.path(), "broken_text", report(&examination));
     let json = serde_json::to_string_pretty(&json(&examination, false)).unwrap();
     assert_redacted!(folder.path(), "broken_json", json);
     assert_eq!(examination.exit(false), Exit::Workflow);
@@ -201,6 +211,34 @@ fn recording_must_exist_and_be_valid() {
 }
 
 #[test]
+fn missing_login_is_an_error_unless_the_settings_name_another() {
+    let home = tempfile::tempdir().unwrap();
+    for (runtime, settings, other) in [
+        ("codex", "config.toml", "model_provider = \"mine\""),
+        ("claude_code", "settings.json", r#"{"apiKeyHelper": "./key"}"#),
+    ] {
+        let settings = home.path().join(settings);
+        fs::write(&settings, "{}").unwrap();
+        let text = GOOD
+            .replace("runtime: command", &format!("runtime: {runtime}, model: m"))
+            .replace(", command: [/bin/sh]", "");
+        let path = home.path().join("workflow.yml");
+        let workflow = load(&text).workflow.unwrap();
+        let host = vik_daemon::host(&path, &workflow, &Instance::of(&path).unwrap()).unwrap();
+        let folder = home.path().to_str().unwrap().to_owned();
+        let env = ["HOME", "CODEX_HOME", "CLAUDE_CONFIG_DIR"].map(|name| (name.to_owned(), folder.clone()));
+        let name = "coder".into();
+        let status = || {
+            let check = agents::login(&host, &name, &workflow.agents[&name], &env.clone().into());
+            check.unwrap().status
+        };
+        assert_eq!(status(), Status::Error, "{runtime}");
+        fs::write(&settings, other).unwrap();
+        assert_eq!(status(), Status::Warning, "{runtime}");
+    }
+}
+
+#[test]
 fn exit_code_follows_from_the_failed_checks() {
     let error = |check: &str| Check::error(Group::System, check, "x", "x");
     let warning = |check: &str| Check::warning(Group::System, check, "x", "x");
@@ -246,7 +284,7 @@ fn pull_text(result: Result<&str, PullError>) -> String {
         checks,
         missing_states: Vec::new(),
     };
-    text(&examination, false, false)
+    report(&examination)
 }
 
 #[test]

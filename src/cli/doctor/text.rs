@@ -4,12 +4,24 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 use vik_base::report::{Exit, clean};
-use vik_workflow_reader::render;
+use vik_workflow_reader::{Severity, render};
 
-use super::check::{Check, Examination, Status};
+use super::check::{Check, Examination, Status, WORKFLOW};
+use crate::cli::with_workflow;
 
-/// Formats the report as text for people.
-pub fn text(examination: &Examination, strict: bool, color: bool) -> String {
+/// How a report is printed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TextOptions {
+    /// Whether warnings count as errors.
+    pub strict: bool,
+    /// Whether passed checks are listed.
+    pub verbose: bool,
+    pub color: bool,
+}
+
+/// Formats the problems as text for people, and then the number of passed checks and the verdict.
+pub fn text(examination: &Examination, options: TextOptions) -> String {
+    let color = options.color;
     let mut out = String::new();
     for file in &examination.files {
         out.push_str(&render(
@@ -22,7 +34,13 @@ pub fn text(examination: &Examination, strict: bool, color: bool) -> String {
             out.push('\n');
         }
     }
-    let mut checks: Vec<&Check> = examination.checks.iter().collect();
+    // The findings are above.
+    let is_repeated = |check: &Check| check.check == WORKFLOW && examination.findings().next().is_some();
+    let is_listed = |check: &&Check| match check.status {
+        Status::Ok => options.verbose,
+        _ => !is_repeated(check),
+    };
+    let mut checks: Vec<&Check> = examination.checks.iter().filter(is_listed).collect();
     checks.sort_by_key(|check| check.group);
     let mut group = None;
     for check in checks {
@@ -35,7 +53,13 @@ pub fn text(examination: &Examination, strict: bool, color: bool) -> String {
         }
         write_check(&mut out, check, color);
     }
-    let _ = writeln!(out, "\n{}", summary(examination, strict, color));
+    if group.is_some() {
+        out.push('\n');
+    }
+    let checks = examination.checks.iter();
+    let passed = checks.filter(|check| check.status == Status::Ok).count();
+    let _ = writeln!(out, "{} passed", count(passed, "check"));
+    let _ = writeln!(out, "{}", summary(examination, options.strict, color));
     out
 }
 
@@ -62,9 +86,46 @@ fn write_check(out: &mut String, check: &Check, color: bool) {
     }
 }
 
+/// Returns the line with the next step: what solves the first problem, or else the next command.
+pub fn next_step(examination: &Examination, strict: bool) -> String {
+    let path = &examination.workflow_path;
+    if examination.exit(strict) == Exit::Done {
+        let verb = if examination.offline {
+            "vik doctor"
+        } else {
+            "vik run --dry-run"
+        };
+        return format!("next: {}\n", with_workflow(verb, path));
+    }
+    let files = examination.files.iter();
+    let mut findings = files.flat_map(|file| file.findings.iter().map(move |finding| (file, finding)));
+    if let Some((file, finding)) = findings.find(|(_, finding)| strict || finding.severity == Severity::Error)
+    {
+        let file = file.file.display();
+        let (line, column) = (finding.line, finding.column);
+        return format!("next: correct {file}:{line}:{column}, then run `vik doctor` again\n");
+    }
+    let of = |status: Status| {
+        examination
+            .checks
+            .iter()
+            .find(move |check| check.status == status)
+    };
+    let check = of(Status::Error).or_else(|| of(Status::Warning));
+    let step = match check.map(|check| (&check.hint, &check.check)) {
+        Some((Some(hint), _)) => clean(hint).into_owned(),
+        Some((None, name)) => format!("solve {}, then run `vik doctor` again", clean(name)),
+        None => with_workflow("vik doctor", path),
+    };
+    format!("next: {step}\n")
+}
+
+fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
 fn summary(examination: &Examination, strict: bool, color: bool) -> String {
     let (errors, warnings) = examination.counts();
-    let count = |number: usize, noun: &str| format!("{number} {noun}{}", if number == 1 { "" } else { "s" });
     let exit = examination.exit(strict);
     if exit == Exit::Done {
         let warnings_suffix = if warnings == 0 {

@@ -12,6 +12,9 @@ pub(super) const SAMPLE_TITLE: &str = "Describe in the README how to run the tes
 pub(super) const SAMPLE_BODY: &str = "A newcomer should find in README.md how to run the tests of this project, in one \
     short section. Try the command before you write it down.\n";
 
+/// The variable with the key of the provider in `templates/agent-vex.yml`.
+pub(super) const VEX_KEY: &str = "ANTHROPIC_API_KEY";
+
 /// Which kind of git repository contains the workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Repository {

@@ -203,9 +203,12 @@ fn generated_workflow_and_next_steps_match_snapshots() {
         "files_vex",
         files::plan(Path::new("/w/workflow.yml"), &choice)[0].text
     );
-    insta::assert_snapshot!(next_steps(&choice, Path::new("w.yml")), @r#"
+    let written = ["w.yml".into(), "issues".into()];
+    insta::assert_snapshot!(next_steps(&choice, Path::new("w.yml"), &written, false), @r#"
 
     Next:
+      export ANTHROPIC_API_KEY=…
+          the key of the provider in `agents`
       vik issue new "TITLE" --body "TEXT"
           create an issue
       vik run --dry-run --workflow w.yml
@@ -213,6 +216,14 @@ fn generated_workflow_and_next_steps_match_snapshots() {
       vik run --once --workflow w.yml
           run until no work is left
     "#);
+    let choice = Choice {
+        repository: Repository::Local,
+        ..choice
+    };
+    let steps = next_steps(&choice, Path::new("a b/w.yml"), &written, true);
+    assert!(!steps.contains("export"), "{steps}");
+    let commit = "\n  git -C 'a b' add w.yml issues && git -C 'a b' commit --message \"Add Vik\"\n";
+    assert!(steps.contains(commit), "{steps}");
 }
 
 #[test]
@@ -225,7 +236,9 @@ fn files_are_overwritten_only_with_force_and_issues_never() {
         agent: AgentKind::Codex,
         repository: Repository::None,
     };
-    let out = write(&path, dir, &choice, false).unwrap();
+    let written = write(&path, dir, &choice, false).unwrap();
+    assert_eq!(written.files.last().unwrap(), Path::new("issues"));
+    let out = written.report;
     assert!(
         out.contains("wrote workflow.yml\nwrote prompts/implement.md\n"),
         "{out}"
@@ -234,14 +247,14 @@ fn files_are_overwritten_only_with_force_and_issues_never() {
     assert_eq!(issues.list().unwrap().issues.len(), 1);
     fs::write(&path, "mine").unwrap();
     fs::remove_file(dir.join("prompts/review.md")).unwrap();
-    let failure = write(&path, dir, &choice, false).unwrap_err();
+    let failure = write(&path, dir, &choice, false).err().unwrap();
     assert_eq!((failure.code(), failure.exit), ("exists", Exit::Failed));
     assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
     assert!(!dir.join("prompts/review.md").exists(), "all or nothing");
     issues
         .move_to("1", "done", None, None, jiff::Timestamp::now())
         .unwrap();
-    let out = write(&path, dir, &choice, true).unwrap();
+    let out = write(&path, dir, &choice, true).unwrap().report;
     assert!(out.contains("kept the existing issues"), "{out}");
     assert!(
         fs::read_to_string(&path)
@@ -321,6 +334,15 @@ fn generated_workflow_runs_to_completion() {
     run("git", &["commit", "--quiet", "--allow-empty", "-m", "Begin"]);
     // There is no terminal for questions: defaults apply.
     let out = run("vik", &["init"]);
+    assert!(out.contains("login.codex") && !out.contains("✓"), "{out}");
+    assert!(
+        out.ends_with("vik run --once\n      run until no work is left\n"),
+        "{out}"
+    );
+    let login = env.home().join(".codex");
+    fs::create_dir(&login).unwrap();
+    fs::write(login.join("auth.json"), "{}").unwrap();
+    let out = run("vik", &["doctor", "-v"]);
     assert!(
         out.contains("agent.codex: codex-cli 1.2.3") && out.contains("1 for implement"),
         "{out}"

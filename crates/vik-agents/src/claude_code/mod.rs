@@ -119,6 +119,35 @@ impl Driver for ClaudeCodeDriver {
         variables.into_iter().chain(file).collect()
     }
 
+    fn other_login_signs(
+        &self,
+        profile: &AgentProfile,
+        environment: &BTreeMap<String, String>,
+    ) -> Option<Vec<LoginSign>> {
+        // On macOS the login is in the keychain.
+        if cfg!(target_os = "macos") || !profile.command.is_empty() || !profile.args.is_empty() {
+            return None;
+        }
+        let variables = [
+            "ANTHROPIC_BASE_URL",
+            "CLAUDE_CODE_USE_BEDROCK",
+            "CLAUDE_CODE_USE_FOUNDRY",
+            "CLAUDE_CODE_USE_VERTEX",
+        ];
+        let home = configured_folder(environment, HOME_VARIABLE, ".claude")?;
+        let files = [
+            home.join("settings.json"),
+            home.join(".claude.json"),
+            home_folder(environment, ".claude.json")?,
+            ".claude/settings.json".into(),
+            "/etc/claude-code/managed-settings.json".into(),
+        ];
+        let settings = ["apiKeyHelper", "primaryApiKey", "ANTHROPIC_", "CLAUDE_CODE_USE_"];
+        let of_file = |file: PathBuf| settings.map(|name| LoginSign::Setting(file.clone(), name));
+        let variables = variables.into_iter().map(LoginSign::Variable);
+        Some(variables.chain(files.into_iter().flat_map(of_file)).collect())
+    }
+
     fn login_files(&self) -> &'static [&'static str] {
         &[LOGIN_FILE]
     }

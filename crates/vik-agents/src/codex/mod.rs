@@ -115,6 +115,23 @@ impl Driver for CodexDriver {
         variables.into_iter().chain(file).collect()
     }
 
+    fn other_login_signs(
+        &self,
+        profile: &AgentProfile,
+        environment: &BTreeMap<String, String>,
+    ) -> Option<Vec<LoginSign>> {
+        if !profile.command.is_empty() || !profile.args.is_empty() || profile.base_url.is_some() {
+            return None;
+        }
+        let home = configured_folder(environment, HOME_VARIABLE, ".codex")?;
+        let files = [home, "/etc/codex".into()]
+            .into_iter()
+            .flat_map(|folder| ["config.toml", "managed_config.toml"].map(|file| folder.join(file)));
+        let settings = ["model_provider", "cli_auth_credentials_store"];
+        let signs = files.flat_map(|file| settings.map(|name| LoginSign::Setting(file.clone(), name)));
+        Some(signs.collect())
+    }
+
     fn login_files(&self) -> &'static [&'static str] {
         &[LOGIN_FILE]
     }
