@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use vik_control::PointInTime;
 
 use super::answer::AnswerArgs;
 use super::cancel::CancelArgs;
@@ -173,6 +174,15 @@ pub struct LogsArgs {
     /// Show only this session; a prefix of its id is enough
     #[arg(long, value_name = "ID")]
     pub session: Option<String>,
+    /// Show only the last N events of each session; with --raw, lines
+    #[arg(long, value_name = "N")]
+    pub tail: Option<usize>,
+    /// Show only events at or after this time, of all sessions: `10m`, `yesterday`, `2026-03-01` or a timestamp
+    #[arg(long, value_name = "WHEN", conflicts_with = "raw")]
+    pub since: Option<PointInTime>,
+    /// Show each event's local date and time with the offset from UTC
+    #[arg(long, conflicts_with_all = ["raw", "json"])]
+    pub timestamps: bool,
     /// Print the agent's raw output with secrets masked; this reads the values of the workflow's secrets
     #[arg(long, conflicts_with = "json")]
     pub raw: bool,

@@ -292,3 +292,46 @@ fn terminal_gets_no_control_sequences_and_a_pipe_raw_bytes() {
         events(&world.vik(&["logs", "--json"]).expect(0).out)
     );
 }
+
+#[test]
+fn logs_show_hooks_where_they_ran() {
+    let world = World::new(&[("1", "todo"), ("2", "todo")])
+        .work("verify", json!("echo it works"))
+        .work(
+            "hooks",
+            json!({"before_run": "echo prepared", "after_run": "echo cannot move; exit 3"}),
+        )
+        .work("hand_over", json!({"max_tries": 1}))
+        .script("write x y; message hi; ok");
+    world.once().expect(1);
+    let text = world.vik(&["logs", "--issue", "1"]).expect(0).out;
+    let places: Vec<_> = [
+        "$ before_run\n",
+        "prepared",
+        "hi",
+        "$ verify\n",
+        "it works",
+        "$ after_run failed: ",
+        "cannot move",
+    ]
+    .iter()
+    .map(|part| text.find(part).unwrap_or_else(|| panic!("{part}: {text}")))
+    .collect();
+    assert!(places.is_sorted(), "{text}");
+    let json = world.vik(&["logs", "--json"]).expect(0).out;
+    assert!(!json.contains("prepared"), "{json}");
+    let last = world.vik(&["logs", "--json", "--tail", "1"]).expect(0).out;
+    assert_eq!(json.lines().last(), Some(last.trim_end()));
+    let tail = world.vik(&["logs", "--tail", "1"]).expect(0).out;
+    assert!(
+        !tail.contains("prepared") && tail.contains("cannot move"),
+        "{tail}"
+    );
+    let none = world.vik(&["logs", "--json", "--since", "2100-01-01"]).expect(0);
+    assert_eq!((none.out.as_str(), none.err.as_str()), ("", ""));
+    let newest = world.vik(&["logs"]).expect(0).err;
+    assert!(
+        newest.starts_with("the newest of 2 sessions, of issue "),
+        "{newest}"
+    );
+}

@@ -113,7 +113,9 @@ fn raw_log_is_refused_when_it_cannot_be_masked() {
             json!(["sh", "-c", "cat > /dev/null; echo it is $KEY; touch done"]),
         )
         .set("/secrets/KEY", json!({"env": "SOURCE"}))
-        .set("/agents/a/secrets", json!(["KEY"]));
+        .set("/agents/a/secrets", json!(["KEY"]))
+        .work("hooks/secrets", json!(["KEY"]))
+        .work("hooks/before_run", json!("echo hook $KEY"));
     let value = "correct horse battery";
     world
         .start_with(&["run", "--once"], &[("SOURCE", value)])
@@ -134,7 +136,16 @@ fn raw_log_is_refused_when_it_cannot_be_masked() {
     assert!(all.out.contains(value));
     // The events need no values, because they were masked before they were written.
     let log = world.vik(&["logs"]).expect(0);
-    assert!(log.out.contains("[secret KEY]"), "{}", log.out);
+    assert!(log.out.contains("it is [secret KEY]"), "{}", log.out);
+    // The output of a hook is as the hook printed it.
+    assert!(!log.out.contains("hook"), "{}", log.out);
+    assert!(
+        log.err.contains("the output of scripts is not shown"),
+        "{}",
+        log.err
+    );
+    let log = world.start_with(&["logs"], &[("SOURCE", value)]).done().expect(0);
+    assert!(log.out.contains("hook [secret KEY]"), "{}", log.out);
 }
 
 /// Kills a daemon while its agent waits, and lets the agent print its secret to the next daemon.

@@ -189,10 +189,16 @@ struct Line<S> {
 /// Returns the steps of an attempt so far. It changes nothing, so the attempt may be under way. A
 /// missing journal has no steps.
 pub fn steps(journal: &Path) -> Vec<Step> {
+    timed_steps(journal).into_iter().map(|(_, step)| step).collect()
+}
+
+/// Returns the [steps] of an attempt with their times.
+pub fn timed_steps(journal: &Path) -> Vec<(Timestamp, Step)> {
     let text = std::fs::read(journal).unwrap_or_default();
     let (lines, _) = crate::lines_of(&text);
     lines
-        .filter_map(|line| Some(serde_json::from_slice::<Line<Step>>(line).ok()?.step))
+        .filter_map(|line| serde_json::from_slice::<Line<Step>>(line).ok())
+        .map(|line| (line.at, line.step))
         .collect()
 }
 

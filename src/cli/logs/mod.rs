@@ -1,6 +1,7 @@
 //! `vik logs`: prints session logs as a transcript, as JSON lines, or as the agent printed them.
 
 mod raw;
+mod scripts;
 mod style;
 mod tail;
 mod transcript;
@@ -13,15 +14,17 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use vik_base::report::{ErrorCode, Exit, Failure, colored, stdout_width};
+use jiff::Timestamp;
+use vik_base::report::{ErrorCode, Exit, Failure, colored, one_line, stdout_width};
 use vik_core::ids::IssueId;
 use vik_store::PastAttempt;
 
+use self::scripts::ScriptOutputs;
 use self::style::OutputStyle;
 use self::tail::Tail;
 use self::transcript::Transcript;
 use super::args::LogsArgs;
-use super::{CliResult, history};
+use super::{CliResult, history, warn};
 
 /// How often logs are checked for new events.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -42,10 +45,13 @@ pub fn run(workflow: &Path, args: &LogsArgs) -> CliResult {
         })
     };
     let has_filter = args.issue.is_some() || args.session.is_some();
+    let since = args.since.map(|since| since.before(Timestamp::now()));
+    let outputs = ScriptOutputs::new(workflow);
     let mut transcript = Transcript::new(OutputStyle {
         width: stdout_width(),
         color: colored(&io::stdout()),
         full: args.full,
+        timestamps: args.timestamps,
     });
     let mut is_first = true;
     loop {
@@ -58,8 +64,11 @@ pub fn run(workflow: &Path, args: &LogsArgs) -> CliResult {
             );
         }
         // Without a filter: the newest session, or with `--follow` all running and future sessions.
-        if !has_filter && is_first {
+        if !has_filter && since.is_none() && is_first {
             let newest = attempts.len().saturating_sub(1);
+            if newest > 0 && !args.follow {
+                warn(&newest_of(&attempts));
+            }
             let keep = |index: usize, attempt: &PastAttempt| {
                 index == newest || (args.follow && attempt.ended.is_none())
             };
@@ -73,10 +82,13 @@ pub fn run(workflow: &Path, args: &LogsArgs) -> CliResult {
         for attempt in &attempts {
             all_ended &= attempt.ended.is_some();
             let path = path(attempt, args);
-            let tail = open.entry(path.clone()).or_default();
+            // Of a session that starts later, nothing is left out.
+            let last = args.tail.filter(|_| is_first);
+            let tail = open.entry(path.clone()).or_insert_with(|| Tail::new(last, since));
             let is_terminal = io::stdout().is_terminal();
             let mut out = io::stdout().lock();
-            match tail.print(&path, attempt, args, &mut transcript, (&mut out, is_terminal)) {
+            let (texts, out) = ((&mut transcript, &outputs), (&mut out, is_terminal));
+            match tail.print(&path, attempt, args, texts, out) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(Exit::Done),
                 Err(error) => {
@@ -94,6 +106,18 @@ pub fn run(workflow: &Path, args: &LogsArgs) -> CliResult {
         }
         std::thread::sleep(POLL_INTERVAL);
     }
+}
+
+/// Returns the line that names the newest session and the ways to choose another one.
+fn newest_of(attempts: &[PastAttempt]) -> String {
+    let Some(record) = attempts.last().map(|attempt| &attempt.record) else {
+        return String::new();
+    };
+    format!(
+        "the newest of {} sessions, of issue {}; choose with --issue ID, --session ID or --since WHEN\n",
+        attempts.len(),
+        one_line(record.issue_id.as_str(), 40)
+    )
 }
 
 fn path(attempt: &PastAttempt, args: &LogsArgs) -> PathBuf {

@@ -2,11 +2,10 @@
 
 use std::fmt::Write as _;
 
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use vik_text::transcript::Mark;
 use vik_text::{Line, TextStyle};
-
-/// The column where the text of an event starts: after its time and mark.
-const GUTTER: usize = 11;
 
 /// The minimum width of a text, whatever the width of the terminal.
 const NARROWEST: usize = 24;
@@ -20,9 +19,33 @@ pub struct OutputStyle {
     pub color: bool,
     /// Whether texts are printed without shortening.
     pub full: bool,
+    /// Whether each event has its date and time zone.
+    pub timestamps: bool,
 }
 
 impl OutputStyle {
+    /// Formats the time of an event.
+    pub fn time(&self, at: Timestamp) -> String {
+        if self.timestamps {
+            at.to_zoned(TimeZone::system()).strftime("%F %T%:z").to_string()
+        } else {
+            at.strftime("%T").to_string()
+        }
+    }
+
+    fn time_width(&self) -> usize {
+        if self.timestamps {
+            "2026-03-01 12:00:00+00:00".len()
+        } else {
+            "12:00:00".len()
+        }
+    }
+
+    /// Returns the column where the text of an event starts: after its time and mark.
+    fn gutter(&self) -> usize {
+        self.time_width() + 3
+    }
+
     /// Formats lines from the first column.
     pub fn lines(&self, lines: Vec<Line>) -> String {
         let mut out = String::new();
@@ -37,11 +60,11 @@ impl OutputStyle {
         let mut out = String::new();
         for (index, line) in lines.into_iter().enumerate() {
             let head = (index == 0).then(|| {
-                let time = self.painted(TextStyle::Dim, &format!("{time:>8}"));
+                let time = self.painted(TextStyle::Dim, &format!("{time:>0$}", self.time_width()));
                 let mark = self.painted(mark.0, &mark.1.to_string());
                 format!("{time} {mark} ")
             });
-            self.write(&mut out, GUTTER, head, line);
+            self.write(&mut out, self.gutter(), head, line);
         }
         out
     }
@@ -52,9 +75,9 @@ impl OutputStyle {
         for (index, line) in lines.into_iter().enumerate() {
             let head = (index == 0).then(|| {
                 let mark = self.painted(mark.0, &mark.1.to_string());
-                format!("{}{mark} ", " ".repeat(GUTTER))
+                format!("{}{mark} ", " ".repeat(self.gutter()))
             });
-            self.write(&mut out, GUTTER + 2, head, line);
+            self.write(&mut out, self.gutter() + 2, head, line);
         }
         out
     }

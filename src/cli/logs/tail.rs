@@ -5,15 +5,17 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
+use jiff::Timestamp;
+use serde::Deserialize;
 use vik_base::report::clean;
 use vik_core::event::LogLine;
 use vik_core::visible;
-use vik_session::hooks::Hook;
 use vik_session::secrets;
-use vik_store::{LONGEST_EVENT, PastAttempt, read_line, script_failure};
+use vik_store::{LONGEST_EVENT, PastAttempt, read_line};
 use vik_workspace::fs as private;
 
 use super::raw;
+use super::scripts::{self, ScriptOutputs, ScriptRun};
 use super::transcript::Transcript;
 use crate::cli::args::LogsArgs;
 
@@ -33,8 +35,20 @@ pub(super) struct Tail {
     /// Whether `printed` is within a line that is too long for memory.
     is_within_line: bool,
     done: bool,
-    /// Whether the failure of the hand-over after the end is printed.
-    is_hand_over_shown: bool,
+    /// The number of lines to print of what is already there; all if it is absent.
+    last: Option<usize>,
+    /// The time from which events are printed.
+    since: Option<Timestamp>,
+    /// Whether scripts before the first printed event are left out.
+    skips_scripts: bool,
+    /// The time of the last read event.
+    at: Option<Timestamp>,
+    /// The size of the journal when its scripts were last read.
+    journal_size: u64,
+    /// Scripts that have ended and are not printed yet.
+    scripts: Vec<ScriptRun>,
+    /// The end of the last script that was printed or left out.
+    scripts_until: Option<Timestamp>,
 }
 
 impl Tail {
@@ -46,6 +60,17 @@ impl Tail {
         }
     }
 
+    /// Returns a tail that prints the last lines of what is already there, and events only from a
+    /// time on.
+    pub(super) fn new(last: Option<usize>, since: Option<Timestamp>) -> Self {
+        Self {
+            last,
+            since,
+            skips_scripts: last.is_some(),
+            ..Self::default()
+        }
+    }
+
     /// Prints new content. If `is_terminal` is set, `out` gets no character that a terminal would
     /// interpret.
     pub(super) fn print(
@@ -53,23 +78,47 @@ impl Tail {
         path: &Path,
         attempt: &PastAttempt,
         args: &LogsArgs,
-        transcript: &mut Transcript,
+        (transcript, outputs): (&mut Transcript, &ScriptOutputs<'_>),
         (out, is_terminal): (&mut impl Write, bool),
     ) -> io::Result<()> {
         if self.done {
             return Ok(());
         }
-        self.print_log(path, attempt, args, transcript, (out, is_terminal))?;
-        let is_text = !args.raw && !args.json;
-        if attempt.ended.is_some() && is_text && !std::mem::replace(&mut self.is_hand_over_shown, true) {
-            // The log of the attempt was complete before.
-            if let Some(failure) = script_failure(&attempt.files.journal(), Hook::AfterRun.as_str()) {
-                let masked = raw::masked(failure.reason.as_bytes());
-                let reason = clean(String::from_utf8_lossy(&masked).trim_end()).into_owned();
-                writeln!(out, "after_run failed: {reason}")?;
-            }
+        let journal = attempt.files.journal().metadata().map_or(0, |file| file.len());
+        if !args.raw && !args.json && std::mem::replace(&mut self.journal_size, journal) != journal {
+            // The log contains what came before a script that has ended: it is read afterwards.
+            self.scripts = scripts::ended(&attempt.files);
+            self.scripts.retain(|script| {
+                Some(script.ended_at) > self.scripts_until
+                    && self.since.is_none_or(|at| script.ended_at >= at)
+            });
+        }
+        self.print_log(path, attempt, args, (transcript, outputs), (out, is_terminal))?;
+        if !self.skips_scripts {
+            self.print_scripts(None, attempt, transcript, outputs, out)?;
         }
         out.flush()
+    }
+
+    /// Prints the scripts that started before a time.
+    fn print_scripts(
+        &mut self,
+        before: Option<Timestamp>,
+        attempt: &PastAttempt,
+        transcript: &mut Transcript,
+        outputs: &ScriptOutputs<'_>,
+        out: &mut impl Write,
+    ) -> io::Result<()> {
+        let is_due = |script: &ScriptRun| before.is_none_or(|at| script.started_at <= at);
+        let count = self.scripts.iter().take_while(|script| is_due(script)).count();
+        for script in self.scripts.drain(..count) {
+            self.scripts_until = Some(script.ended_at);
+            if !self.skips_scripts {
+                let output = outputs.read(&attempt.files, &script.name);
+                out.write_all(transcript.script(&attempt.record, &script, &output).as_bytes())?;
+            }
+        }
+        Ok(())
     }
 
     fn print_log(
@@ -77,7 +126,7 @@ impl Tail {
         path: &Path,
         attempt: &PastAttempt,
         args: &LogsArgs,
-        transcript: &mut Transcript,
+        (transcript, outputs): (&mut Transcript, &ScriptOutputs<'_>),
         (out, is_terminal): (&mut impl Write, bool),
     ) -> io::Result<()> {
         let mut file = match private::open(path) {
@@ -90,6 +139,9 @@ impl Tail {
             return Ok(());
         }
         self.size = size;
+        if let Some(last) = self.last.take() {
+            self.printed = start_of_last(&mut file, size, last)?;
+        }
         let output = Output {
             is_terminal,
             is_masked: !args.unmasked,
@@ -117,7 +169,22 @@ impl Tail {
                 self.printed += read.bytes;
                 if args.raw {
                     out.write_all(&output.raw(&line))?;
-                } else if args.json {
+                    continue;
+                }
+                if self.since.is_some() || !self.scripts.is_empty() {
+                    self.at = time_of(&line).or(self.at);
+                    if self
+                        .since
+                        .is_some_and(|since| self.at.is_some_and(|at| at < since))
+                    {
+                        continue;
+                    }
+                    if self.at.is_some() {
+                        self.print_scripts(self.at, attempt, transcript, outputs, out)?;
+                    }
+                }
+                self.skips_scripts = false;
+                if args.json {
                     out.write_all(&output.event(&line, is_long.then_some(read.bytes)))?;
                 } else if let line = raw::masked(&line).trim_ascii_end()
                     && !line.is_empty()
@@ -173,6 +240,39 @@ impl Tail {
         }
         Ok(())
     }
+}
+
+/// Returns the time of a line of a log.
+fn time_of(line: &[u8]) -> Option<Timestamp> {
+    #[derive(Deserialize)]
+    struct Timed {
+        at: Timestamp,
+    }
+    let timed: Timed = serde_json::from_slice(line).ok()?;
+    Some(timed.at)
+}
+
+/// Returns the offset at which the last lines of a file start. It reads only these lines.
+fn start_of_last(file: &mut File, size: u64, lines: usize) -> io::Result<u64> {
+    let (mut end, mut found) = (size, 0);
+    while end > 0 && lines > 0 {
+        let start = end.saturating_sub(64 * 1024);
+        file.seek(SeekFrom::Start(start))?;
+        let mut part = Vec::new();
+        (&mut *file).take(end - start).read_to_end(&mut part)?;
+        for at in memchr::memrchr_iter(b'\n', &part) {
+            let next = start + at as u64 + 1;
+            // The newline at the end of the file belongs to the last line.
+            if next < size {
+                found += 1;
+                if found == lines {
+                    return Ok(next);
+                }
+            }
+        }
+        end = start;
+    }
+    Ok(if lines == 0 { size } else { 0 })
 }
 
 /// The options for printing text.
@@ -265,6 +365,23 @@ mod tests {
             (&shown["kind"], &shown["bytes"]),
             (&"malformed".into(), &99.into())
         );
+    }
+
+    #[test]
+    fn last_lines_are_found_from_the_end() {
+        let start = |text: &str, lines| {
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(text.as_bytes()).unwrap();
+            let at = start_of_last(&mut file, text.len() as u64, lines).unwrap();
+            text[usize::try_from(at).unwrap()..].to_owned()
+        };
+        assert_eq!(start("a\nb\nc\n", 2), "b\nc\n");
+        assert_eq!(start("a\nb\nc", 2), "b\nc");
+        assert_eq!(start("a\nb\n", 9), "a\nb\n");
+        assert_eq!(start("a\nb\n", 0), "");
+        assert_eq!(start("", 1), "");
+        let long = "x".repeat(200_000);
+        assert_eq!(start(&format!("a\n{long}\nb\n"), 2), format!("{long}\nb\n"));
     }
 
     #[test]

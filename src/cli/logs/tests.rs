@@ -4,6 +4,7 @@ use uuid::Uuid;
 use vik_core::ids::{AttemptId, RunId};
 use vik_store::AttemptRecord;
 
+use super::scripts::ScriptRun;
 use super::style::OutputStyle;
 use super::transcript::Transcript;
 
@@ -11,6 +12,7 @@ const PLAIN: OutputStyle = OutputStyle {
     width: 100,
     color: false,
     full: false,
+    timestamps: false,
 };
 
 fn record(number: u64) -> AttemptRecord {
@@ -143,6 +145,42 @@ fn session() -> Vec<Value> {
 #[test]
 fn session_is_shown_as_a_transcript() {
     insta::assert_snapshot!("session", transcript_text(PLAIN, &session()));
+}
+
+#[test]
+fn timestamps_have_the_date_and_the_offset() {
+    let paper = OutputStyle {
+        timestamps: true,
+        ..PLAIN
+    };
+    let text = body(paper, &[json!({"kind": "message", "text": "a"})]);
+    let time: jiff::Timestamp = text[..25].parse().unwrap();
+    assert_eq!(time.to_string(), "2026-03-04T12:00:00Z", "{text}");
+    assert_eq!(&text[25..], "   a\n");
+}
+
+#[test]
+fn script_is_shown_with_its_output_and_failure() {
+    let mut transcript = Transcript::new(PLAIN);
+    let mut script = ScriptRun {
+        name: "verify".to_owned(),
+        started_at: "2026-03-04T12:00:05Z".parse().unwrap(),
+        ended_at: "2026-03-04T12:00:06Z".parse().unwrap(),
+        failure: None,
+    };
+    assert_eq!(
+        transcript.script(&record(1), &script, ""),
+        "",
+        "it printed nothing"
+    );
+    script.failure = Some("exited with 1".to_owned());
+    let text = transcript.script(&record(1), &script, "no\u{1b}[2J\nreason\n");
+    assert!(
+        text.ends_with(
+            "12:00:05 $ verify failed: exited with 1\n             no⟦U+001B⟧[2J\n             reason\n"
+        ),
+        "{text}"
+    );
 }
 
 #[test]

@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use vik_core::event::LogLine;
 use vik_core::ids::AttemptId;
 use vik_store::AttemptRecord;
-use vik_text::transcript::{Entry, Importance, reasoning};
+use vik_text::transcript::{Entry, Importance, program_output, reasoning};
 use vik_text::{Line, TextStyle, one_line};
 
+use super::scripts::ScriptRun;
 use super::style::OutputStyle;
 
 /// A token count is printed again once it has grown by at least this number and by half.
@@ -44,6 +45,31 @@ impl Transcript {
 
     /// Returns the text that a line of a session's log adds.
     pub fn line(&mut self, record: &AttemptRecord, line: &[u8]) -> String {
+        self.block(record, |session, paper| session.line(paper, line))
+    }
+
+    /// Returns the text of a script that ran around the agent: its name, its failure if it has
+    /// failed, and its output.
+    pub fn script(&mut self, record: &AttemptRecord, script: &ScriptRun, output: &str) -> String {
+        self.block(record, |session, paper| {
+            session.open = None;
+            let output = program_output(output, script.failure.is_some(), paper.full);
+            let (style, heading) = match &script.failure {
+                Some(reason) => (TextStyle::Red, format!("{} failed: {reason}", script.name)),
+                None if output.is_empty() => return None,
+                None => (TextStyle::Bold, script.name.clone()),
+            };
+            let heading = Line::block(style, &heading).into_iter();
+            let lines = heading.chain(output.into_iter().map(|line| line.indented(2)));
+            Some(paper.event(&paper.time(script.started_at), (style, '$'), lines.collect()))
+        })
+    }
+
+    fn block(
+        &mut self,
+        record: &AttemptRecord,
+        body: impl FnOnce(&mut SessionState, OutputStyle) -> Option<String>,
+    ) -> String {
         let id = record.session_id;
         let is_new = !self.sessions.contains_key(&id);
         let session = self.sessions.entry(id).or_default();
@@ -51,7 +77,7 @@ impl Transcript {
             // The last lines of this session are not directly above.
             session.open = None;
         }
-        let Some(body) = session.line(self.paper, line) else {
+        let Some(body) = body(session, self.paper) else {
             return String::new();
         };
         let mut out = String::new();
@@ -115,7 +141,7 @@ impl SessionState {
             }
         };
         self.open = open;
-        let time = line.at.map(|at| at.strftime("%T").to_string());
+        let time = line.at.map(|at| paper.time(at));
         Some(paper.event(&time.unwrap_or_default(), mark, lines))
     }
 }

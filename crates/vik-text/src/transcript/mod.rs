@@ -158,6 +158,15 @@ pub fn reasoning(text: &str, full: bool) -> Vec<Line> {
     shortened(&lines, REASONING_LINES, full)
 }
 
+/// Returns the lines of the output of a program, shortened unless `full` is set. More of the end is
+/// kept if the program failed.
+pub fn program_output(text: &str, has_failed: bool, full: bool) -> Vec<Line> {
+    let lines = text.trim_end().lines();
+    let lines: Vec<_> = lines.map(|line| (TextStyle::Dim, line.to_owned())).collect();
+    let ends = if has_failed { tool::FAILURE } else { tool::OUTPUT };
+    shortened(&lines, ends, full)
+}
+
 fn truncate(text: &mut String, max_bytes: usize) {
     if text.len() > max_bytes {
         text.truncate(text.floor_char_boundary(max_bytes));

@@ -12,8 +12,8 @@ use crate::{Line, TextStyle, one_line};
 const INPUT: (usize, usize) = (8, 2);
 
 /// The same for its output. The end of a failure is more informative.
-const OUTPUT: (usize, usize) = (4, 3);
-const FAILURE: (usize, usize) = (3, 9);
+pub(super) const OUTPUT: (usize, usize) = (4, 3);
+pub(super) const FAILURE: (usize, usize) = (3, 9);
 
 /// The maximum length of a value beside others, in characters.
 const MAX_INLINE_CHARS: usize = 60;
