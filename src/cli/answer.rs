@@ -9,6 +9,7 @@ use vik_core::ids::StageName;
 use vik_core::scheduler::{ApprovalReply, Command};
 
 use super::client::{self, ActionOutcome};
+use super::issue_arg::RequiredIssue;
 use super::{CliResult, print};
 
 /// `vik approve`, `vik deny`
@@ -21,8 +22,8 @@ use super::{CliResult, print};
                   retry` is run."
 )]
 pub struct AnswerArgs {
-    /// Issue ID
-    pub issue: String,
+    #[command(flatten)]
+    pub issue: RequiredIssue,
     /// Stage, if several stages have pending requests
     #[arg(long, value_name = "NAME")]
     pub stage: Option<String>,
@@ -47,12 +48,12 @@ pub fn answer(
         Answer::Instruct { .. } => "denied with instructions",
     };
     let reply = ApprovalReply {
-        issue: args.issue.as_str().into(),
+        issue: args.issue.id().into(),
         stage: args.stage.clone().map(StageName::new),
         request: args.request.clone(),
         answer,
     };
-    let id = one_line(&args.issue, 60);
+    let id = one_line(args.issue.id(), 60);
     match client::act(workflow, Command::Answer(reply))? {
         // The caller expects that something waits: a script must not continue as if it had been
         // answered.

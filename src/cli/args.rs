@@ -12,6 +12,7 @@ use super::doctor::DoctorArgs;
 use super::drain::DrainArgs;
 use super::explain::ExplainArgs;
 use super::init::InitArgs;
+use super::issue_arg::OptionalIssue;
 use super::notify::NotifyArgs;
 use super::pause::PauseArgs;
 use super::prune::PruneArgs;
@@ -168,9 +169,8 @@ pub struct LogsArgs {
     /// Follow the log as new events arrive
     #[arg(short, long)]
     pub follow: bool,
-    /// Show only sessions of this issue
-    #[arg(long, value_name = "ID")]
-    pub issue: Option<String>,
+    #[command(flatten)]
+    pub issue: OptionalIssue,
     /// Show only this session; a prefix of its id is enough
     #[arg(long, value_name = "ID")]
     pub session: Option<String>,

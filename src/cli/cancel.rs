@@ -7,6 +7,7 @@ use vik_base::report::{Exit, one_line};
 use vik_core::scheduler::Command;
 
 use super::client::{self, ActionOutcome};
+use super::issue_arg::RequiredIssue;
 use super::{CliResult, print};
 
 /// `vik cancel`
@@ -16,14 +17,14 @@ use super::{CliResult, print};
                         changes or `vik retry` is run."
 )]
 pub struct CancelArgs {
-    /// Issue ID
-    pub issue: String,
+    #[command(flatten)]
+    pub issue: RequiredIssue,
 }
 
 /// Stops the agents of an issue and parks it.
 pub fn run(workflow: &Path, args: &CancelArgs) -> CliResult {
-    let command = Command::Cancel(args.issue.as_str().into());
-    let id = one_line(&args.issue, 60);
+    let command = Command::Cancel(args.issue.id().into());
+    let id = one_line(args.issue.id(), 60);
     print(&match client::act(workflow, command)? {
         ActionOutcome::Nothing(why) => format!("nothing to do: {why}\n"),
         ActionOutcome::Applied(_) => format!(

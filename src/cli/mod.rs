@@ -16,6 +16,7 @@ mod git;
 mod history;
 mod init;
 mod issue;
+mod issue_arg;
 mod logs;
 mod notify;
 mod pause;

@@ -8,6 +8,7 @@ use vik_core::ids::StageName;
 use vik_core::scheduler::{Command, RetryRequest};
 
 use super::client::{self, ActionOutcome};
+use super::issue_arg::RequiredIssue;
 use super::{CliResult, print};
 
 /// `vik retry`
@@ -18,8 +19,8 @@ use super::{CliResult, print};
                   tried again, at once; --agent runs the agent again instead."
 )]
 pub struct RetryArgs {
-    /// Issue ID
-    pub issue: String,
+    #[command(flatten)]
+    pub issue: RequiredIssue,
     /// Retry only this stage [default: every parked stage]
     #[arg(long, value_name = "NAME")]
     pub stage: Option<String>,
@@ -33,13 +34,13 @@ pub struct RetryArgs {
 
 pub fn run(workflow: &Path, args: &RetryArgs) -> CliResult {
     let request = RetryRequest {
-        issue: args.issue.as_str().into(),
+        issue: args.issue.id().into(),
         stage: args.stage.clone().map(StageName::new),
         attempts: args.attempts,
         // Only an agent needs attempts.
         agent: args.agent || args.attempts.is_some(),
     };
-    let id = one_line(&args.issue, 60);
+    let id = one_line(args.issue.id(), 60);
     print(&match client::act(workflow, Command::Retry(request))? {
         ActionOutcome::Nothing(why) => format!("nothing to retry: {why}\n"),
         ActionOutcome::Applied(stages) => {

@@ -7,7 +7,7 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use jiff::Timestamp;
 use vik_api::{RunState, RunView};
-use vik_base::report::{Exit, cost_sum, ledger_failure, one_line, table, tokens};
+use vik_base::report::{ErrorCode, Exit, Failure, cost_sum, ledger_failure, one_line, table, tokens};
 use vik_control::PointInTime;
 use vik_control::history::selected;
 use vik_core::duration::Span;
@@ -16,6 +16,7 @@ use vik_core::outcome::Outcome;
 use vik_store::ledger::{Reader, RunFilter};
 
 use super::history;
+use super::issue_arg::OptionalIssue;
 use super::{CliResult, print, print_json};
 
 /// `vik runs`
@@ -29,9 +30,8 @@ pub struct RunsArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Show only the runs of this issue
-    #[arg(long, value_name = "ID")]
-    pub issue: Option<String>,
+    #[command(flatten)]
+    pub issue: OptionalIssue,
     /// Show only the runs of this stage
     #[arg(long, value_name = "NAME")]
     pub stage: Option<String>,
@@ -68,7 +68,7 @@ impl RunsArgs {
         let now = Timestamp::now();
         let time = |time: Option<PointInTime>| time.map(|time| time.before(now));
         RunFilter {
-            issue: self.issue.as_deref().map(IssueId::from),
+            issue: self.issue.id().map(IssueId::from),
             stage: self.stage.as_deref().map(StageName::from),
             agent: self.agent.as_deref().map(AgentName::from),
             outcomes: self.outcome.clone(),
@@ -82,7 +82,7 @@ impl RunsArgs {
 
 /// Lists runs, oldest first.
 pub fn run(workflow: &Path, args: &RunsArgs) -> CliResult {
-    let default = if args.json || args.issue.is_some() {
+    let default = if args.json || args.issue.id().is_some() {
         0
     } else {
         LIMIT
@@ -101,6 +101,11 @@ pub fn run(workflow: &Path, args: &RunsArgs) -> CliResult {
                 .map_err(|error| ledger_failure(&error))?
         }
     };
+    if runs.is_empty()
+        && let Some(issue) = &filter.issue
+    {
+        require_known(ledger.as_ref(), issue)?;
+    }
     runs.reverse();
     if args.json {
         print_json(&runs);
@@ -115,6 +120,17 @@ pub fn run(workflow: &Path, args: &RunsArgs) -> CliResult {
         }
     }
     Ok(Exit::Done)
+}
+
+/// Returns an error if the ledger does not contain an issue.
+fn require_known(ledger: Option<&Reader>, issue: &IssueId) -> Result<(), Failure> {
+    let known = ledger.map(|ledger| ledger.recall(std::slice::from_ref(issue)));
+    let known = known.transpose().map_err(|error| ledger_failure(&error))?;
+    if known.is_some_and(|known| !known.is_empty()) {
+        return Ok(());
+    }
+    let message = format!("no runs of issue `{}` found", one_line(issue.as_str(), 60));
+    Err(Failure::new(Exit::NotFound, ErrorCode::UnknownIssue, message).hint("`vik runs` lists all runs"))
 }
 
 fn text(runs: &[RunView]) -> String {

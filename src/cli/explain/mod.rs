@@ -12,21 +12,22 @@ use jiff::Timestamp;
 use vik_base::report::{Exit, stdout_width};
 use vik_workflow::absolute;
 
+use super::issue_arg::RequiredIssue;
 use super::{CliResult, explained, print, print_json};
 
 /// `vik explain`
 #[derive(Debug, Args)]
 #[command(after_help = "The answer comes from the running daemon or, without one, from the ledger.")]
 pub struct ExplainArgs {
-    /// Issue ID
-    pub issue: String,
+    #[command(flatten)]
+    pub issue: RequiredIssue,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
 
 pub fn run(workflow: &Path, args: &ExplainArgs) -> CliResult {
-    let explained = explained::load(&absolute(workflow), &args.issue.as_str().into())?;
+    let explained = explained::load(&absolute(workflow), &args.issue.id().into())?;
     if args.json {
         print_json(&explained);
     } else {

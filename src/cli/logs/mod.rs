@@ -33,7 +33,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// ended.
 pub fn run(workflow: &Path, args: &LogsArgs) -> CliResult {
     let layout = history::layout(workflow)?;
-    let issue = args.issue.as_deref().map(IssueId::from);
+    let issue = args.issue.id().map(IssueId::from);
     if args.raw && !args.unmasked {
         raw::resolve_secrets(workflow)?;
     }
@@ -44,7 +44,7 @@ pub fn run(workflow: &Path, args: &LogsArgs) -> CliResult {
             id.starts_with(session.as_str())
         })
     };
-    let has_filter = args.issue.is_some() || args.session.is_some();
+    let has_filter = args.issue.id().is_some() || args.session.is_some();
     let since = args.since.map(|since| since.before(Timestamp::now()));
     let outputs = ScriptOutputs::new(workflow);
     let mut transcript = Transcript::new(OutputStyle {

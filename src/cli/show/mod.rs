@@ -17,13 +17,14 @@ use vik_workflow::absolute;
 
 use self::timeline::{TimelineInput, timeline};
 use super::history;
+use super::issue_arg::RequiredIssue;
 use super::{CliResult, explained, print, print_json};
 
 /// `vik show`
 #[derive(Debug, Args)]
 pub struct ShowArgs {
-    /// Issue ID
-    pub issue: String,
+    #[command(flatten)]
+    pub issue: RequiredIssue,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -34,7 +35,7 @@ const MAX_DECISIONS: u32 = 2000;
 
 /// Shows the history of one issue.
 pub fn run(workflow: &Path, args: &ShowArgs) -> CliResult {
-    let issue = args.issue.as_str().into();
+    let issue = args.issue.id().into();
     if args.json {
         print_json(&known_runs(workflow, &issue)?);
         return Ok(Exit::Done);

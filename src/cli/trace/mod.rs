@@ -18,6 +18,7 @@ use vik_session::provenance::{Line, Trace, map};
 use vik_session::secrets;
 use vik_workflow::absolute;
 
+use super::issue_arg::OptionalIssue;
 use super::{CliResult, history, print, print_json};
 
 /// `vik trace`
@@ -37,9 +38,8 @@ pub struct TraceArgs {
 pub enum TraceVerb {
     /// List the attempts that changed files, with their changes
     Log {
-        /// Include only this issue
-        #[arg(long, value_name = "ID")]
-        issue: Option<String>,
+        #[command(flatten)]
+        issue: OptionalIssue,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -76,18 +76,16 @@ pub enum TraceVerb {
         /// Output format
         #[arg(long, value_enum, default_value_t = Format::Jsonl)]
         format: Format,
-        /// Include only this issue
-        #[arg(long, value_name = "ID")]
-        issue: Option<String>,
+        #[command(flatten)]
+        issue: OptionalIssue,
         /// Repository for the notes; cannot be a workspace of an issue
         #[arg(long, value_name = "FOLDER", required_if_eq("format", "notes"))]
         repo: Option<PathBuf>,
     },
     /// List the files changed for each issue (the intent map)
     Map {
-        /// Include only this issue
-        #[arg(long, value_name = "ID")]
-        issue: Option<String>,
+        #[command(flatten)]
+        issue: OptionalIssue,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -123,11 +121,11 @@ pub fn run(workflow: &Path, args: &TraceArgs) -> CliResult {
     secrets::learn_stored(&absolute(workflow));
     let trace = Trace::new(&root.join("trace"));
     match &args.verb {
-        TraceVerb::Log { issue, json } => log(&read(&trace, issue.as_deref())?, *json),
+        TraceVerb::Log { issue, json } => log(&read(&trace, issue.id())?, *json),
         TraceVerb::Blame { file, issue, json } => blame::run(&root, &trace, file, issue.as_deref(), *json),
         TraceVerb::Verify { json } => verify(&trace, *json),
         TraceVerb::Export { format, issue, repo } => {
-            let lines = read(&trace, issue.as_deref())?;
+            let lines = read(&trace, issue.id())?;
             match (format, repo) {
                 (Format::Notes, Some(repo)) => notes::run(&root, &lines, repo),
                 (Format::Notes, None) => Err(Failure::new(
@@ -145,7 +143,7 @@ pub fn run(workflow: &Path, args: &TraceArgs) -> CliResult {
             }
         }
         TraceVerb::Map { issue, json } => {
-            let lines = read(&trace, issue.as_deref())?;
+            let lines = read(&trace, issue.id())?;
             let intents = view::intents(map::map(lines.iter().map(|line| &line.record)));
             if *json {
                 print_json(&intents);

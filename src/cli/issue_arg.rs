@@ -1,0 +1,40 @@
+//! The issue of a verb: `ID` and `--issue ID` are the same.
+
+use clap::Args;
+
+/// An issue that the verb requires.
+#[derive(Debug, Args)]
+#[group(id = "required_issue", required = true, multiple = false)]
+pub struct RequiredIssue {
+    /// Issue ID
+    #[arg(value_name = "ID")]
+    positional: Option<String>,
+    /// Issue ID; same as ID
+    #[arg(long = "issue", value_name = "ID")]
+    flag: Option<String>,
+}
+
+impl RequiredIssue {
+    pub fn id(&self) -> &str {
+        // The parser requires one of them.
+        (self.positional.as_deref().or(self.flag.as_deref())).unwrap_or_default()
+    }
+}
+
+/// An issue to which the verb is restricted, if there is one.
+#[derive(Debug, Args)]
+#[group(id = "optional_issue", multiple = false)]
+pub struct OptionalIssue {
+    /// Only this issue
+    #[arg(value_name = "ID")]
+    positional: Option<String>,
+    /// Only this issue; same as ID
+    #[arg(long = "issue", value_name = "ID")]
+    flag: Option<String>,
+}
+
+impl OptionalIssue {
+    pub fn id(&self) -> Option<&str> {
+        self.positional.as_deref().or(self.flag.as_deref())
+    }
+}
