@@ -5,7 +5,7 @@
 import { createServer } from "node:http";
 import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
-import { diff, event, issueDetail, LONG, makeWorld, report, sessionDetail } from "./world.mjs";
+import { diff, event, issueDetail, LONG, makeWorld, report, runs, sessionDetail } from "./world.mjs";
 
 const WEB = new URL("../../crates/vik-control/src/web/", import.meta.url);
 const TYPES = {
@@ -159,6 +159,11 @@ export async function startMock({ port = 0 } = {}) {
     }
     if (resource === "events") return feed(request, response);
     if (resource === "state") return sendJson(response, world.status);
+    if (resource === "runs") {
+      if (url.searchParams.get("since") === "never")
+        return sendProblem(response, 400, "query", "`since`: a time must be a duration (`24h`), a date or a time");
+      return sendJson(response, runs(world, url.searchParams));
+    }
     if (resource === "report") return sendJson(response, report(url.searchParams.get("since")));
     if (resource === "issues" && id === undefined) return sendJson(response, issues(url.searchParams));
     if (resource === "issues") {

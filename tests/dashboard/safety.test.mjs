@@ -15,6 +15,8 @@ const PAGES = {
   "an ended session": `/sessions/${FAILED}`,
   "a diff": `/sessions/${FAILED}#diff`,
   scripts: `/sessions/${FAILED}#scripts`,
+  "the history": "/history",
+  "the history with filters": "/history?outcome=failed&since=2026-01-01&until=2026-01-31&issue=SHOP-88",
   "the report": "/report?since=7d",
   "a hostile issue": `/issues/${encodeURIComponent(HOSTILE_ID)}`,
   "a hostile session": `/sessions/${HOSTILE_SESSION}`,
@@ -95,6 +97,7 @@ describe("hostile text", () => {
   it("is shown as text, with invisible characters escaped", async () => {
     for (const path of [
       "/",
+      "/history",
       PAGES["a hostile issue"],
       PAGES["a hostile session"],
       `${PAGES["a hostile session"]}#diff`,

@@ -13,6 +13,7 @@ const PAGES = {
   failed: `/sessions/${FAILED}`,
   diff: `/sessions/${FAILED}#diff`,
   scripts: `/sessions/${FAILED}#scripts`,
+  history: "/history",
   report: "/report?since=7d",
   hostile_issue: `/issues/${encodeURIComponent(HOSTILE_ID)}`,
   hostile_session: `/sessions/${HOSTILE_SESSION}`,

@@ -308,6 +308,17 @@ export function makeWorld() {
   world.issues.push(
     issueView("SHOP-102", TITLES[8], "Icebox", [], { hold: hold("no_stage", "no stage has the state “Icebox”") }),
   );
+  world.runs = [
+    pastRun(-1, {
+      issue_id: HOSTILE_ID,
+      issue_title: HOSTILE_TITLE,
+      stage: "plan",
+      state: "running",
+      outcome: null,
+      attempts: [attempt(1, HOSTILE_SESSION, null)],
+    }),
+    ...Array.from({ length: 130 }, (_, n) => pastRun(n, n === 4 ? { state: "parked" } : {})),
+  ];
   world.issues.sort((a, b) => (a.issue_id < b.issue_id ? -1 : 1));
   world.events.set(
     LIVE,
@@ -371,6 +382,57 @@ export function attempt(n, session, outcome, overrides = {}) {
     hooks_run_twice: [],
     log: "/home/me/.vik/x.jsonl",
     ...overrides,
+  };
+}
+
+const OUTCOMES = ["succeeded", "succeeded", "failed", "succeeded", "timed_out", "succeeded", "over_budget"];
+
+/** Returns a run of the history, `n` runs ago. */
+export function pastRun(n, overrides = {}) {
+  const stage = ["implement", "review", "plan"][n % 3];
+  const outcome = OUTCOMES[n % OUTCOMES.length];
+  const started = (n + 1) * 47 * MINUTE;
+  const attempts = Array.from({ length: outcome === "succeeded" ? 1 : 3 }, (_, index) =>
+    attempt(index + 1, n === 2 ? FAILED : uuid(1000 + n * 10 + index), index ? outcome : (OUTCOMES[n % 7] ?? null), {
+      started_at: ago(started - index * 9 * MINUTE),
+      ended_at: ago(started - index * 9 * MINUTE - 6 * MINUTE),
+      cost_source: n % 3 === 1 ? "estimate" : "reported",
+    }),
+  );
+  return {
+    run_id: uuid(900_000 - n),
+    issue_id: n % 4 === 3 ? String(400 - n) : `SHOP-${400 - n}`,
+    issue_title: TITLES[n % 10],
+    stage,
+    state: "ended",
+    outcome,
+    agent: { implement: "codex-default", review: "claude", plan: "vex" }[stage],
+    attempts,
+    ...overrides,
+  };
+}
+
+/** Returns the runs of the history that a query selects, newest first. */
+export function runs(world, params) {
+  const period = /^(\d+)([hd])$/.exec(params.get("since") ?? "");
+  const since = period ? Date.now() - period[1] * { h: 3600_000, d: 86_400_000 }[period[2]] : 0;
+  const equals = (name, value) => !params.get(name) || params.get(name) === value;
+  const text = (params.get("q") ?? "").toLowerCase();
+  const selected = world.runs.filter(
+    (run) =>
+      equals("stage", run.stage) &&
+      equals("agent", run.agent) &&
+      equals("issue", run.issue_id) &&
+      (!params.get("outcome") || params.get("outcome").split(",").includes(run.outcome)) &&
+      `${run.issue_id} ${run.issue_title}`.toLowerCase().includes(text) &&
+      Date.parse(run.attempts[0].started_at) >= since &&
+      (!params.get("before") || run.run_id < params.get("before")),
+  );
+  const limit = Number(params.get("limit") ?? 100);
+  return {
+    schema: 1,
+    runs: selected.slice(0, limit).map(({ agent, ...run }) => run),
+    more: selected.length > limit,
   };
 }
 

@@ -42,6 +42,7 @@ const ASSETS: &[(&str, &[u8])] = assets![
     "format.js",
     "heights.js",
     "hidden_characters.js",
+    "history.js",
     "icon.svg",
     "index.html",
     "issue.js",
@@ -64,7 +65,7 @@ const ASSETS: &[(&str, &[u8])] = assets![
 /// Returns whether a request needs no token: the embedded pages and files hold no data of the
 /// daemon. A browser loads them without a token, and they request their data with one.
 pub fn is_public(method: &Method, path: &str) -> bool {
-    let page = matches!(path, "/" | "/report" | "/sign-ins" | LOGIN);
+    let page = matches!(path, "/" | "/history" | "/report" | "/sign-ins" | LOGIN);
     matches!(*method, Method::GET | Method::HEAD)
         && (page
             || ["/assets/", "/issues/", "/sessions/"]

@@ -53,8 +53,10 @@ pub struct TimeParam(pub PointInTime);
 
 static TIME_FORM: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(TIME).ok());
 
-const TIME: &str = "^([1-9][0-9]{0,3}[smhdw]|today|yesterday|20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])\
-    (T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z)?)$";
+/// The days of each month, and the last of February in leap years.
+const TIME: &str = "^([1-9][0-9]{0,3}[smhdw]|today|yesterday\
+    |(20[0-9]{2}-((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)\
+    |20([02468][048]|[13579][26])-02-29)(T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z)?)$";
 
 impl TryFrom<Cow<'_, str>> for TimeParam {
     type Error = &'static str;
@@ -116,4 +118,28 @@ impl JsonSchema for OutcomesParam {
 fn names(separator: &str) -> String {
     let names: Vec<_> = Outcome::ALL.iter().map(|outcome| outcome.as_str()).collect();
     names.join(separator)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_accepts_each_day_of_the_calendar_and_no_other() {
+        let is_valid = |text: &str| TimeParam::try_from(Cow::Borrowed(text)).is_ok();
+        let first: jiff::civil::Date = "2027-01-01".parse().unwrap();
+        for day in first.series(jiff::ToSpan::days(1)).take(2 * 366) {
+            assert!(is_valid(&day.to_string()), "{day}");
+        }
+        for other in [
+            "2027-02-29",
+            "2028-02-30",
+            "2027-04-31",
+            "2027-13-01",
+            "2027-01-00",
+        ] {
+            assert!(!is_valid(other), "{other}");
+        }
+        assert!(is_valid("2026-12-31T23:59:59Z"));
+    }
 }

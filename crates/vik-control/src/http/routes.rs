@@ -178,6 +178,7 @@ pub fn router(daemon: Arc<Daemon>) -> Router {
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))
         .route("/", get(pages::index))
+        .route("/history", get(pages::index))
         .route("/report", get(pages::index))
         .route("/sign-ins", get(pages::index))
         .route(pages::LOGIN, get(pages::index))

@@ -12,6 +12,7 @@ import { keys } from "./keys.js";
 import { boardPage } from "./board.js";
 import { issuePage } from "./issue.js";
 import { sessionPage } from "./session.js";
+import { historyPage } from "./history.js";
 import { reportPage } from "./report.js";
 import { signInsPage } from "./sign_ins.js";
 
@@ -35,6 +36,7 @@ function route() {
   if (first === "") return boardPage();
   if (first === "issues" && id) return issuePage(id);
   if (first === "sessions" && id) return sessionPage(id);
+  if (first === "history") return historyPage(new URLSearchParams(location.search));
   if (first === "report") return reportPage(new URLSearchParams(location.search).get("since"));
   if (first === "sign-ins") return signInsPage();
   return notFoundPage("Page not found.");
@@ -85,7 +87,14 @@ function topBar() {
       h("img", { src: "/assets/icon.svg", alt: "", width: 20, height: 20 }),
       h("span", { "aria-hidden": "true" }, "Vik"),
     ),
-    h("nav", { "aria-label": "Pages" }, link("/", "Board"), link("/report", "Report"), link("/sign-ins", "Sign-ins")),
+    h(
+      "nav",
+      { "aria-label": "Pages" },
+      link("/", "Board"),
+      link("/history", "History"),
+      link("/report", "Report"),
+      link("/sign-ins", "Sign-ins"),
+    ),
     h("span", { class: "grow" }),
     daemon && !isSignedOut ? chip(daemon) : null,
     h(
@@ -283,7 +292,12 @@ store.subscribe((type, fact) => {
   page?.onFact?.(type, fact);
   scheduleRender();
 });
-keys.start({ b: () => navigate("/"), r: () => navigate("/report"), t: toggleTheme });
+keys.start({
+  b: () => navigate("/"),
+  h: () => navigate("/history"),
+  r: () => navigate("/report"),
+  t: toggleTheme,
+});
 
 const code = takeSignInCode();
 if (code !== null) {

@@ -16,9 +16,14 @@ export const attemptTone = (outcome, state) =>
         : "tone-bad";
 
 /** Returns the formatted cost of an attempt. An estimate is marked as such. */
-export function attemptCost(attempt) {
-  const total = attempt.cost_usd ?? attempt.charged?.cost_usd ?? null;
-  return formatCost(total, attempt.cost_source === "estimate" ? total : 0);
+export const attemptCost = (attempt) => runCost({ attempts: [attempt] });
+
+/** Returns the formatted cost of all attempts of a run. */
+export function runCost({ attempts }) {
+  const amount = (attempt) => attempt.cost_usd ?? attempt.charged?.cost_usd ?? null;
+  const known = attempts.filter((attempt) => amount(attempt) !== null);
+  const sum = (all) => all.reduce((total, attempt) => total + amount(attempt), 0);
+  return formatCost(known.length ? sum(known) : null, sum(known.filter(({ cost_source: source }) => source === "estimate")));
 }
 
 export function attemptRow(record) {

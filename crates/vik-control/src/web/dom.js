@@ -8,7 +8,7 @@ const SVG_TAGS = new Set(["svg", "g", "rect", "line", "path", "polyline", "text"
 /** Attributes that users read. */
 const TEXT_ATTRIBUTES = new Set(["title", "aria-label", "placeholder", "alt"]);
 /** State that users can change: the property is set instead of the attribute. */
-const PROPERTIES = new Set(["value", "checked", "open"]);
+const PROPERTIES = new Set(["value", "checked", "selected", "open"]);
 
 /**
  * Describes an element. `props`: `key` (its identity among its siblings), `on` (handlers by event), `vars` (CSS custom

@@ -49,10 +49,21 @@ setInterval(() => {
   if (!document.hidden) updateTimes(document);
 }, 1000);
 
+const DATE_TIME = {
+  day: "numeric",
+  month: "short",
+  year: "numeric",
+  hour: "2-digit",
+  minute: "2-digit",
+  second: "2-digit",
+  hourCycle: "h23",
+  timeZoneName: "short",
+};
+
+/** Formats a time with its zone, as `1 Mar 2026, 14:03:09 GMT+1`. */
 export function formatDateTime(iso) {
   const date = new Date(iso);
-  if (Number.isNaN(date.getTime())) return String(iso);
-  return date.toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium", hourCycle: "h23" });
+  return Number.isNaN(date.getTime()) ? String(iso) : date.toLocaleString("en-GB", DATE_TIME);
 }
 
 /** Formats the time of day, as `14:03:09`. */
@@ -104,6 +115,19 @@ export function formatBytes(n) {
   if (n < 1000) return `${n} B`;
   return n < 1e6 ? `${trimmedFixed(n / 1000, 1)} KB` : `${trimmedFixed(n / 1e6, 1)} MB`;
 }
+
+/** The outcomes of attempts, as people read them. */
+export const OUTCOMES = {
+  succeeded: "succeeded",
+  failed: "failed",
+  timed_out: "timed out",
+  stalled: "stalled",
+  cancelled: "cancelled",
+  over_budget: "over budget",
+  lost: "lost",
+};
+
+export const outcomeName = (outcome) => OUTCOMES[outcome] ?? humanize(outcome);
 
 /** Formats a code as text: `attempts_used_up` as `attempts used up`. */
 export const humanize = (name) => String(name ?? "").replaceAll("_", " ");

@@ -6,8 +6,9 @@ import { button } from "./ui.js";
 const HELP = [
   ["?", "show this help"],
   ["b", "go to the board"],
+  ["h", "go to the history"],
   ["r", "go to the report"],
-  ["/", "filter the issues, or go to an event"],
+  ["/", "filter the issues or runs, or go to an event"],
   ["j  k", "go to the next or previous row, card or event"],
   ["t", "switch between light and dark"],
   ["Home  End", "in a transcript: go to the first or newest event"],
