@@ -19,6 +19,10 @@ pub struct Explained {
     pub daemon: Daemon,
     /// The issue.
     pub issue_id: IssueId,
+    /// The title that the issue last had, also if only the history is known; empty if no title is
+    /// known.
+    #[serde(default)]
+    pub issue_title: String,
     /// The current status; `null` if only the history is known.
     pub now: Option<Explanation>,
     /// The decisions, oldest first.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use vik_api::{AttemptView, OutputView, RunState, RunView, SpendView, Status};
+use vik_api::{AttemptView, Explanation, OutputView, RunState, RunView, SpendView, Status};
 use vik_base::report;
 use vik_core::attempt::AttemptResult;
 use vik_core::ids::{AttemptId, IssueId, RunId};
@@ -91,6 +91,25 @@ pub fn of_issue(
         None => StoredHistory::default(),
     };
     Ok(join(&past.attempts, &books, status))
+}
+
+/// Returns the title that an issue last had: the current one, or the one in the ledger. It is empty
+/// if neither is known.
+///
+/// # Errors
+/// If the ledger cannot be read.
+pub fn issue_title(
+    now: Option<&Explanation>,
+    ledger: Option<&Reader>,
+    issue: &IssueId,
+) -> Result<String, LedgerError> {
+    if let Some(now) = now {
+        return Ok(now.issue_title.clone());
+    }
+    let runs = ledger.map_or(Ok(Vec::new()), |ledger| {
+        ledger.runs(&RunFilter::of_issue(issue), 1)
+    })?;
+    Ok(runs.into_iter().next().map(|run| run.title).unwrap_or_default())
 }
 
 /// Returns one attempt and its view, or `None` if the ledger does not know it or its files are
@@ -299,5 +318,42 @@ fn state(run: &RunView, phase: Option<&str>, status: Option<&Status>) -> RunStat
         Some("handing_over") => RunState::HandingOver,
         Some("active") if status.is_some() => RunState::Running,
         Some(_) => RunState::Waiting,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use serde_json::json;
+    use uuid::Uuid;
+    use vik_core::changes::{Changes, StartedAttempt};
+    use vik_store::Ledger;
+
+    use super::*;
+
+    #[test]
+    fn issue_title_is_the_one_in_the_ledger_when_only_the_history_is_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let issue = json!({"id": "7", "title": "Fix the login", "state": "done", "payload": "{}"});
+        let machine = json!({"issue": issue, "present": true, "runs": [], "life": {"attempts": 0}});
+        let mut changes = Changes::default();
+        changes.machines.push(serde_json::from_value(machine).unwrap());
+        changes.started.push(StartedAttempt {
+            attempt_id: AttemptId(Uuid::from_u64_pair(2, 1)),
+            run: RunId(Uuid::from_u64_pair(1, 1)),
+            issue: "7".into(),
+            stage: "work".into(),
+            agent: "vex".into(),
+            attempt: 1,
+            resumed_from: None,
+            at: Timestamp::UNIX_EPOCH,
+        });
+        let (ledger, _) = Ledger::open(folder.path()).unwrap();
+        ledger.commit(changes).wait().unwrap();
+        ledger.close().unwrap();
+        let reader = Reader::open(folder.path()).unwrap().unwrap();
+        let title = |issue: &str| issue_title(None, Some(&reader), &issue.into()).unwrap();
+        assert_eq!((title("7").as_str(), title("8").as_str()), ("Fix the login", ""));
+        assert_eq!(issue_title(None, None, &"7".into()).unwrap(), "");
     }
 }

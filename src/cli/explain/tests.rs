@@ -96,6 +96,7 @@ fn explained(state: DaemonState, stages: Vec<StageView>) -> Explained {
             home: None,
         },
         issue_id: "42".into(),
+        issue_title: "Fix the\u{202e} login".to_owned(),
         now: Some(Explanation {
             issue_id: "42".into(),
             issue_title: "Fix the\u{202e} login".to_owned(),

@@ -55,10 +55,13 @@ pub fn load(path: &Path, issue: &IssueId) -> Result<Explained, Failure> {
     if now.is_none() && runs.is_empty() && !known {
         return Err(unknown(path, issue));
     }
+    let issue_title = vik_control::history::issue_title(now.as_ref(), ledger.as_ref(), issue)
+        .map_err(|error| ledger_failure(&error))?;
     Ok(Explained {
         schema: SCHEMA,
         daemon: absent(&Instance::of(path)?, path),
         issue_id: issue.clone(),
+        issue_title,
         now,
         decisions: decisions.into_iter().map(api_view::decision).collect(),
         runs,

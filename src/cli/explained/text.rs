@@ -15,7 +15,8 @@ pub fn heading(explained: &Explained) -> String {
             one_line(&explanation.issue_title, 100),
             one_line(&explanation.issue_state, 40)
         ),
-        None => format!("issue {id}\n"),
+        None if explained.issue_title.is_empty() => format!("issue {id}\n"),
+        None => format!("issue {id} · {}\n", one_line(&explained.issue_title, 100)),
     }
 }
 

@@ -112,6 +112,7 @@ fn explained(attempts: Vec<AttemptView>) -> Explained {
             home: None,
         },
         issue_id: "42".into(),
+        issue_title: "Fix the\u{202e} login".to_owned(),
         now: Some(Explanation {
             issue_id: "42".into(),
             issue_title: "Fix the\u{202e} login".to_owned(),

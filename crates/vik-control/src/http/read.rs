@@ -95,10 +95,13 @@ pub async fn issue(
             if now.is_none() && runs.is_empty() && !known {
                 return Err(Refusal::unknown_issue(&issue));
             }
+            let issue_title = history::issue_title(now.as_ref(), Some(&ledger), &issue)
+                .map_err(|error| ledger_failure(&error))?;
             Ok(Explained {
                 schema: SCHEMA,
                 daemon: status.daemon.clone(),
                 issue_id: issue,
+                issue_title,
                 now,
                 decisions: decisions.into_iter().map(api_view::decision).collect(),
                 runs,
