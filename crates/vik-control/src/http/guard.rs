@@ -35,7 +35,7 @@ pub async fn guard(State(keys): State<Arc<Keys>>, mut request: Request, next: Ne
             if let Err(refusal) = check_origin(request.headers()) {
                 return refusal.into_response();
             }
-            if pages::is_public(request.method(), request.uri().path()) {
+            if pages::is_public(&request) {
                 let old = old_cookie(request.headers(), connection.port());
                 return remove_cookie(next.run(request).await, old);
             }

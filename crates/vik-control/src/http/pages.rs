@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use axum::extract;
+use axum::extract::{self, Request};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use vik_base::report::ErrorCode;
@@ -64,13 +64,37 @@ const ASSETS: &[(&str, &[u8])] = assets![
 
 /// Returns whether a request needs no token: the embedded pages and files hold no data of the
 /// daemon. A browser loads them without a token, and they request their data with one.
-pub fn is_public(method: &Method, path: &str) -> bool {
-    let page = matches!(path, "/" | "/history" | "/report" | "/sign-ins" | LOGIN);
-    matches!(*method, Method::GET | Method::HEAD)
+pub fn is_public(request: &Request) -> bool {
+    let path = request.uri().path();
+    let page = matches!(
+        path,
+        "/" | "/favicon.ico" | "/history" | "/report" | "/sign-ins" | LOGIN
+    );
+    matches!(*request.method(), Method::GET | Method::HEAD)
         && (page
+            || is_opened_by_browser(request)
             || ["/assets/", "/issues/", "/sessions/"]
                 .iter()
                 .any(|prefix| path.starts_with(prefix)))
+}
+
+/// The paths of the API and of its probes, whose answers are never pages.
+const API: [&str; 4] = ["/api/", "/metrics", "/healthz", "/readyz"];
+
+/// Returns whether a person opens an address outside of the API.
+pub fn is_opened_by_browser(request: &Request) -> bool {
+    let path = request.uri().path();
+    let accept = request.headers().get(header::ACCEPT);
+    matches!(*request.method(), Method::GET | Method::HEAD)
+        && !API.iter().any(|prefix| path.starts_with(prefix))
+        && accept
+            .and_then(|types| types.to_str().ok())
+            .is_some_and(|types| types.split(',').any(|kind| kind.trim().starts_with("text/html")))
+}
+
+/// Serves the icon of the dashboard.
+pub async fn icon() -> Response {
+    asset("icon.svg")
 }
 
 /// Serves the only page of the dashboard; its script reads the address.

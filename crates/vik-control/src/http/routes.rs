@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
+use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -178,6 +178,8 @@ pub fn router(daemon: Arc<Daemon>) -> Router {
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))
         .route("/", get(pages::index))
+        // Browsers request it for addresses that are no page of the dashboard.
+        .route("/favicon.ico", get(pages::icon))
         .route("/history", get(pages::index))
         .route("/report", get(pages::index))
         .route("/sign-ins", get(pages::index))
@@ -191,7 +193,12 @@ pub fn router(daemon: Arc<Daemon>) -> Router {
         .with_state(daemon)
 }
 
-async fn unknown() -> Response {
+/// Answers a request for an unknown path: with the page of the dashboard, which shows that nothing
+/// is there, if a browser opens the address.
+async fn unknown(request: Request) -> Response {
+    if pages::is_opened_by_browser(&request) {
+        return (StatusCode::NOT_FOUND, pages::index().await).into_response();
+    }
     Refusal::new(StatusCode::NOT_FOUND, ErrorCode::NotFound, "no such path")
         .hint("`GET /api/v1/openapi.json` lists all paths")
         .into_response()

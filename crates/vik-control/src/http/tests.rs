@@ -224,3 +224,31 @@ fn event_stream_ends_with_its_sign_in() {
     assert_eq!(reader.events("/api/v1/events").next(), None);
     let _ = reader.get("/api/v1/events").expect_status(401);
 }
+
+#[test]
+fn browser_gets_a_page_for_an_unknown_path_and_no_more_than_that_without_a_token() {
+    let served = Served::new();
+    let program = HttpClient::tcp(&served.address);
+    let browser = program
+        .clone()
+        .with_header("Accept", "text/html,application/xhtml+xml,*/*;q=0.8");
+    for path in ["/nothing", "/issues", "/nothing/at/all"] {
+        let page = browser.get(path).expect_status(404);
+        assert!(page.body.starts_with("<!doctype html>"), "{path}: {}", page.body);
+        let _ = program.get(path).expect_status(401);
+        let problem = served.client().get(path).expect_status(404).json();
+        assert_eq!(problem["code"], "not_found", "{path}");
+    }
+    for path in [
+        "/api/v1/state",
+        "/api/v1/nothing",
+        "/metrics",
+        "/healthz",
+        "/readyz",
+    ] {
+        let refused = browser.get(path).expect_status(401).json();
+        assert_eq!(refused["code"], "unauthorized", "{path}");
+    }
+    let icon = browser.get("/favicon.ico").expect_status(200);
+    assert!(icon.body.starts_with("<svg"), "{}", icon.body);
+}
