@@ -36,12 +36,54 @@ describe("the board", () => {
         .locator(".column h3")
         .allInnerTexts()
         .then((all) => all.map((text) => text.split("\n")[0])),
-      ["plan", "implement", "review", "release"],
+      ["plan", "implement", "review", "release", "Done"],
     );
     assert.match(await page.locator("#parked").innerText(), /SHOP-88[^]*attempts used up[^]*Freed by/);
     assert.match(await page.locator("#waiting").innerText(), /SHOP-133[^]*quota[^]*in 4\d min/);
     assert.match(await page.locator(".column", { hasText: "issues in “To do”" }).innerText(), /SHOP-140[^]*ready/);
     assert.equal(await page.locator("#today svg[role=img]").count(), 2);
+  });
+
+  it("shows what is done: issues that succeeded lately and that no stage takes, with their titles", async () => {
+    const { runs, issues } = mock.world;
+    // SHOP-97 has succeeded before, but a stage takes it again.
+    runs.unshift({ ...runs[1], run_id: "z", issue_id: "SHOP-97", issue_title: "Speed up the nightly import" });
+    issues.push(
+      issueView("SHOP-400", "Return 404", "Merged", [], {
+        hold: { reason: "no_stage", detail: "no stage has the state “Merged”", since: null, until: null, freed_by: null },
+      }),
+    );
+    page = await open(browser, mock.url);
+    const done = page.locator(".column", { hasText: "in the last 7 days" });
+    await done.getByRole("link", { name: "Return 404 for unknown projects" }).first().waitFor();
+    const cards = await done.locator(".card").allInnerTexts();
+    assert.equal(cards.length, 20);
+    assert.match(cards[0], /^Return 404 for unknown projects SHOP-400\s+implement\s+41 min ago$/);
+    assert.match(cards[2], /^Document the retry policy #397/);
+    assert.ok(!cards.some((text) => text.includes("SHOP-97")));
+    assert.equal(await page.locator("details", { hasText: "Not in a stage" }).getByText("SHOP-400").count(), 0);
+    runs.unshift({ ...runs[2], run_id: "zz", issue_id: "SHOP-500", issue_title: "Just finished" });
+    mock.publish({ type: "session_ended", session_id: "x", issue_id: "SHOP-500", stage: "plan", outcome: "succeeded" });
+    await done.getByRole("link", { name: "Just finished" }).waitFor();
+    await done.getByRole("link", { name: "All in History" }).click();
+    await page.waitForURL("**/history?outcome=succeeded&since=7d");
+    await page.getByRole("table").waitFor();
+  });
+
+  it("names the project in the header and in the title of the window", async () => {
+    page = await open(browser, mock.url);
+    await page.getByRole("link", { name: "shop: go to the board" }).waitFor();
+    await page.waitForFunction(() => document.title === "Board · shop · Vik");
+  });
+
+  it("says that an address has no page, also to a browser that is not signed in", async () => {
+    for (const storageState of [undefined, { cookies: [], origins: [] }]) {
+      page = await open(browser, `${mock.url}/no/such/page`, storageState ? { storageState } : {});
+      await page.getByRole("heading", { name: "Page not found." }).waitFor();
+      page.assertClean();
+      await page.context().close();
+    }
+    page = null;
   });
 
   it("updates without a reload, and keeps the focus, the scroll position and open details", async () => {
@@ -190,9 +232,9 @@ describe("the board", () => {
     await page.locator("#banners .banner").waitFor({ state: "detached" });
     await page.getByRole("button", { name: "Refresh" }).click();
     await page.locator("#toasts").getByText("Refresh requested.").waitFor();
-    await page.getByRole("button", { name: "Drain…" }).click();
-    await page.getByRole("dialog").getByRole("button", { name: "Drain" }).click();
-    await page.locator("#banners").getByText("Draining.").waitFor();
+    await page.getByRole("button", { name: "Stop when idle…" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Stop when idle" }).click();
+    await page.locator("#banners").getByText("Stopping when idle.").waitFor();
     assert.deepEqual(
       mock.commands.map(([path]) => path),
       ["pause", "resume", "refresh", "drain"],

@@ -45,7 +45,7 @@ describe("the history", () => {
     ]);
     assert.match(
       await row("SHOP-398").innerText(),
-      /SHOP-398 Flaky test in the payment module\s+plan\s+failed\s+3\s+18m 00s\s+\$2\.70\s+2 h ago\s+Transcript/,
+      /Flaky test in the payment module SHOP-398\s+plan\s+failed\s+3\s+18m 00s\s+\$2\.70\s+2 h ago\s+Transcript/,
     );
     assert.match(await row("SHOP-399").innerText(), /succeeded\s+1\s+6m 00s\s+~\$0\.90 estimated/);
     assert.match(await row("SHOP-396").innerText(), /timed out parked/);
@@ -133,7 +133,7 @@ describe("the history", () => {
     await page.keyboard.press("j");
     await page.keyboard.press("j");
     const name = await page.evaluate(() => document.activeElement.textContent);
-    assert.equal(name, await rows().nth(1).locator(".id").innerText());
+    assert.equal(name, await rows().nth(1).locator(".heading").innerText());
     await page.keyboard.press("Enter");
     await page.waitForURL("**/issues/*");
   });

@@ -10,6 +10,8 @@ const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.mi
 const PAGES = {
   "the board": "/",
   "an issue": "/issues/SHOP-88",
+  "a finished issue": "/issues/SHOP-400",
+  "an address without a page": "/nothing",
   "a running issue": "/issues/SHOP-97",
   "a live session": `/sessions/${LIVE}`,
   "an ended session": `/sessions/${FAILED}`,
@@ -150,7 +152,7 @@ describe("hostile text", () => {
     const page = await open(browser, mock.url);
     await page
       .locator("#live")
-      .getByRole("link", { name: /^<img src=x/ })
+      .getByRole("link", { name: /^<script>window\.pwned/ })
       .click();
     await page.getByRole("heading", { name: /<script>window\.pwned/ }).waitFor();
     await page.getByRole("button", { name: "Cancel" }).click();

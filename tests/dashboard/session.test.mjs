@@ -142,6 +142,16 @@ describe("the transcript", () => {
     assert.ok(await isAtEnd());
   });
 
+  it("opens a finished session at its start", async () => {
+    page = await open(browser, `${mock.url}/sessions/${FAILED}`);
+    await eventRow(1).waitFor();
+    await page.getByText("1 of 27").waitFor();
+    assert.equal(await scrollTop(), 0);
+    await page.getByRole("button", { name: "Last" }).click();
+    await eventRow(27).waitFor();
+    assert.ok(await isAtEnd());
+  });
+
   it("follows a live session at its end, and keeps its position elsewhere", async () => {
     page = await open(browser, `${mock.url}/sessions/${LIVE}`);
     await eventRow(37).waitFor();
@@ -245,6 +255,13 @@ describe("the session page", () => {
 });
 
 describe("the issue page", () => {
+  it("shows the title of an issue of which only the history is known", async () => {
+    page = await open(browser, `${mock.url}/issues/397`);
+    await page.getByRole("heading", { name: "Document the retry policy" }).waitFor();
+    await page.waitForFunction(() => document.title === "#397 Document the retry policy · shop · Vik");
+    await page.getByText("No stage handles this issue now. Its history is below.").waitFor();
+  });
+
   it("shows the state and the runs of the issue, and retries it with a number of attempts", async () => {
     page = await open(browser, `${mock.url}/issues/SHOP-88`);
     await page.getByRole("heading", { name: "Current state" }).waitFor();

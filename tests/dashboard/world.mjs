@@ -438,7 +438,13 @@ export function runs(world, params) {
 
 export function issueDetail(world, id) {
   const now = world.issues.find((issue) => issue.issue_id === id);
-  if (!now) return null;
+  if (!now) {
+    const past = world.runs.filter((run) => run.issue_id === id).toReversed();
+    const last = past.at(-1);
+    return last
+      ? { schema: 1, daemon: daemonOf(world), issue_id: id, issue_title: last.issue_title, now: null, decisions: [], runs: past }
+      : null;
+  }
   const stage = now.stages[0];
   const running = world.status.sessions.find((session) => session.issue_id === id);
   const parked = world.status.parked.some((session) => session.issue_id === id);
@@ -501,7 +507,7 @@ export function issueDetail(world, id) {
       "for 20s, until 14:03",
     ][index % 5],
   }));
-  return { schema: 1, daemon: daemonOf(world), issue_id: id, now: { ...now }, decisions, runs };
+  return { schema: 1, daemon: daemonOf(world), issue_id: id, issue_title: now.issue_title, now: { ...now }, decisions, runs };
 }
 
 const daemonOf = ({ status: { state, pid, started_at, version, workflow_path, home } }) => ({

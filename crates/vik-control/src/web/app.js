@@ -44,7 +44,13 @@ function route() {
 
 const notFoundPage = (text) => ({
   title: "Not found",
-  view: () => [h("h1", { tabindex: -1 }, text), h("p", {}, h("a", { href: "/" }, "Go to the board"))],
+  /** Also a browser that is not signed in sees it. */
+  isPublic: true,
+  view: () => [
+    h("h1", { tabindex: -1 }, text),
+    h("p", {}, "The dashboard has no page at ", h("code", {}, truncate(location.pathname, 200)), "."),
+    h("p", {}, h("a", { href: "/" }, "Go to the board")),
+  ],
 });
 
 let frame = 0;
@@ -56,9 +62,11 @@ export function scheduleRender() {
     frame = 0;
     render(topElement, topBar());
     render(bannersElement, isSignedOut ? [] : bannerList());
-    const view = isSignedOut ? signedOutView() : page.view();
+    const showsPage = !isSignedOut || page.isPublic;
+    const view = showsPage ? page.view() : signedOutView();
     render(mainElement, h("div", { key: page.key, class: `page ${page.className ?? ""}` }, view));
-    document.title = isSignedOut ? "Vik" : `${escapeUnsafe(truncate(page.title, 80))} · Vik`;
+    const parts = [showsPage ? truncate(page.title, 80) : null, store.status ? projectName() : null, "Vik"];
+    document.title = escapeUnsafe(parts.filter(Boolean).join(" · "));
     page.onRender?.();
   });
 }
@@ -75,6 +83,9 @@ function showPage() {
   scheduleRender();
 }
 
+/** Returns the name of the folder of the workflow file. */
+const projectName = () => store.status?.workflow_path?.split(/[\\/]/).at(-2) || "Vik";
+
 function topBar() {
   const path = location.pathname;
   const link = (href, label) => h("a", { href, "aria-current": path === href ? "page" : null }, label);
@@ -83,9 +94,14 @@ function topBar() {
   return [
     h(
       "a",
-      { class: "brand", href: "/", "aria-label": "Vik, go to the board" },
+      {
+        class: "brand",
+        href: "/",
+        "aria-label": `${truncate(projectName(), 60)}: go to the board`,
+        title: status?.workflow_path,
+      },
       h("img", { src: "/assets/icon.svg", alt: "", width: 20, height: 20 }),
-      h("span", { "aria-hidden": "true" }, "Vik"),
+      h("bdi", {}, truncate(projectName(), 60)),
     ),
     h(
       "nav",
@@ -96,7 +112,7 @@ function topBar() {
       link("/sign-ins", "Sign-ins"),
     ),
     h("span", { class: "grow" }),
-    daemon && !isSignedOut ? chip(daemon) : null,
+    daemon && !isSignedOut ? chip(daemon, daemon === "draining" ? "stopping when idle" : daemon) : null,
     h(
       "span",
       { class: "connection", role: "status" },
@@ -157,7 +173,7 @@ function bannerList() {
     banner(
       "Shutdown",
       "wait",
-      h("strong", {}, status.state === "draining" ? "Draining. " : "Stopping. "),
+      h("strong", {}, status.state === "draining" ? "Stopping when idle. " : "Stopping. "),
       "No new attempts start. The daemon exits when the running attempts have ended.",
     );
   }

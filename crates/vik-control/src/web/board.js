@@ -7,13 +7,15 @@ import { button, emptyState, errorNotice, meter, section } from "./ui.js";
 import { estimateSuffix, formatInteger, formatTokens, formatUsd, pluralize, relativeTime } from "./format.js";
 import { drain, pause, refresh, resume } from "./steer.js";
 import { approvalRow, liveRow, parkedRow, waitingRow } from "./board_rows.js";
-import { issuesWithoutStage, stageColumns } from "./board_stages.js";
+import { doneColumn, issuesWithoutStage, stageColumns } from "./board_stages.js";
 import { spendPlot, throughputPlot } from "./plots.js";
 
 const PAGE_SIZE = 200;
 /** The maximum number of issues that are loaded; a tracker may have far more. */
 const MAX_ISSUES = 1000;
 const MAX_WAITING_SHOWN = 12;
+/** The period of the issues that the board shows as done. */
+const DONE_SINCE = "7d";
 
 export function boardPage() {
   let redraw = () => {};
@@ -23,6 +25,8 @@ export function boardPage() {
   let wantedCount = PAGE_SIZE;
   let query = "";
   let report = null;
+  /** The latest successful run of each issue, newest first. */
+  let succeeded = [];
   let loadError = null;
   let showsAllWaiting = false;
   const expandedStages = new Set();
@@ -63,6 +67,30 @@ export function boardPage() {
     redraw();
   }, 2000);
 
+  const loadSucceeded = coalesce(async () => {
+    try {
+      const { runs } = await get(`runs?outcome=succeeded&since=${DONE_SINCE}&limit=${PAGE_SIZE}`);
+      const latest = new Map();
+      for (const run of runs) if (!latest.has(run.issue_id)) latest.set(run.issue_id, run);
+      succeeded = [...latest.values()].filter((run) => run.state === "ended");
+    } catch {
+      // The column keeps its last issues; a banner shows why the daemon cannot be reached.
+    }
+    redraw();
+  }, 1000);
+
+  /** Returns the runs of the issues that have succeeded and that no stage takes now. */
+  function doneRuns(all, stages) {
+    const names = new Set(stages.map((stage) => stage.stage));
+    const busy = new Set(
+      all.filter((issue) => issue.stages.some((view) => names.has(view.stage))).map((issue) => issue.issue_id),
+    );
+    const text = query.toLowerCase();
+    return succeeded.filter(
+      (run) => !busy.has(run.issue_id) && `${run.issue_id} ${run.issue_title}`.toLowerCase().includes(text),
+    );
+  }
+
   const controls = (status) =>
     h(
       "div",
@@ -72,7 +100,7 @@ export function boardPage() {
         : button("Pause", () => pause(), { title: "Start no new attempts; running attempts continue" }),
       button("Refresh", refresh, { title: "Reload the workflow and pull the issues now" }),
       status.state === "running"
-        ? button("Drain…", drain, { title: "Start no new attempts, and exit when the running ones have ended" })
+        ? button("Stop when idle…", drain, { title: "Start no new attempts, and exit when the running ones have ended" })
         : null,
     );
 
@@ -193,6 +221,7 @@ export function boardPage() {
     });
     const stages = status.workflow?.stages ?? [];
     const all = query ? issues : withIssuesOfStatus(issues, status, hasMore);
+    const done = doneRuns(all, stages);
     return section(
       "Stages",
       { id: "stages", count: total, tools: filter },
@@ -209,8 +238,16 @@ export function boardPage() {
               ".",
             )
         : null,
-      total > 0 ? stageColumns(stages, all, expandedStages, redraw) : null,
-      issuesWithoutStage(stages, all),
+      total > 0 || done.length
+        ? stageColumns(
+            stages,
+            all,
+            expandedStages,
+            redraw,
+            doneColumn(done, `/history?outcome=succeeded&since=${DONE_SINCE}`),
+          )
+        : null,
+      issuesWithoutStage(stages, all, new Set(done.map((run) => run.issue_id))),
       hasMore
         ? h(
             "p",
@@ -237,10 +274,12 @@ export function boardPage() {
       redraw = scheduleRender;
       loadIssues(0);
       loadReport(0);
+      loadSucceeded(0);
     },
     onFact(type) {
       if (type === "session") return;
       if (["reset", "state", "pulled", "issue", "session_ended"].includes(type)) loadIssues();
+      if (["reset", "issue", "session_ended"].includes(type)) loadSucceeded();
       if (type === "session_ended" || type === "reset") loadReport();
     },
     unmount() {

@@ -1,7 +1,7 @@
 // Rows of the board: live sessions, approvals, parked and waiting stages.
 
 import { h } from "./dom.js";
-import { button, chip, issueLink, issueTitle, meter, sessionHref } from "./ui.js";
+import { button, chip, issueHeading, meter, sessionHref } from "./ui.js";
 import { formatTokens, formatUsd, humanize, pluralize, relativeTime, totalTokens } from "./format.js";
 import { answerApproval, cancel, retry } from "./steer.js";
 import { truncate } from "./visible.js";
@@ -27,7 +27,7 @@ export function liveRow(session) {
     h(
       "div",
       { class: "details" },
-      h("div", { class: "line" }, issueLink(id, { "data-item": true }), issueTitle(session.issue_title)),
+      h("div", { class: "line" }, issueHeading(id, session.issue_title, { "data-item": true })),
       h(
         "div",
         { class: "line small" },
@@ -102,12 +102,15 @@ export function approvalRow(approval) {
       h(
         "div",
         { class: "line" },
-        issueLink(id, { "data-item": true }),
-        h("span", { class: "strong" }, approval.stage),
-        chip("waiting", humanize(approval.gate)),
-        h("span", { class: "dim small" }, relativeTime(approval.since)),
+        issueHeading(id, approval.issue_title, { "data-item": true }),
       ),
-      approval.issue_title ? h("p", { class: "clamp2" }, issueTitle(approval.issue_title)) : null,
+      h(
+        "div",
+        { class: "line small" },
+        h("span", {}, approval.stage),
+        chip("waiting", humanize(approval.gate)),
+        h("span", { class: "dim" }, relativeTime(approval.since)),
+      ),
       h("p", { class: "small clamp3" }, truncate(approval.detail, 600)),
       h(
         "p",
@@ -143,12 +146,15 @@ export function parkedRow(parked, title) {
       h(
         "div",
         { class: "line" },
-        issueLink(id, { "data-item": true }),
-        h("span", { class: "strong" }, parked.stage),
-        chip("parked", humanize(parked.reason)),
-        h("span", { class: "dim small" }, relativeTime(parked.since)),
+        issueHeading(id, title, { "data-item": true }),
       ),
-      title ? h("p", { class: "clamp2" }, issueTitle(title)) : null,
+      h(
+        "div",
+        { class: "line small" },
+        h("span", {}, parked.stage),
+        chip("parked", humanize(parked.reason)),
+        h("span", { class: "dim" }, relativeTime(parked.since)),
+      ),
       h("p", { class: "small clamp3" }, truncate(parked.detail, 600)),
       h("p", { class: "small dim" }, "Freed by: ", parked.freed_by),
     ),
@@ -169,12 +175,15 @@ export function waitingRow(waiting, title) {
       h(
         "div",
         { class: "line" },
-        issueLink(waiting.issue_id, { "data-item": true }),
-        h("span", { class: "strong" }, waiting.stage),
-        chip("waiting", humanize(waiting.reason)),
-        waiting.until ? h("span", { class: "small" }, relativeTime(waiting.until)) : null,
+        issueHeading(waiting.issue_id, title, { "data-item": true }),
       ),
-      title ? h("p", { class: "clamp2" }, issueTitle(title)) : null,
+      h(
+        "div",
+        { class: "line small" },
+        h("span", {}, waiting.stage),
+        chip("waiting", humanize(waiting.reason)),
+        waiting.until ? h("span", {}, relativeTime(waiting.until)) : null,
+      ),
       waiting.detail || waiting.attempts
         ? h(
             "p",

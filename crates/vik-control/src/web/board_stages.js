@@ -1,12 +1,16 @@
 // One column for each stage of the workflow, in its order, with the issues of the stage.
 
 import { h } from "./dom.js";
-import { button, chip, issueLink, issueTitle, sessionHref } from "./ui.js";
+import { button, chip, issueHeading, sessionHref } from "./ui.js";
 import { humanize, relativeTime } from "./format.js";
 import { truncate } from "./visible.js";
 
 const STATE_ORDER = { running: 0, ready: 1, waiting: 2, held: 3 };
 const MAX_CARDS = 30;
+const MAX_DONE = 20;
+
+const cardTitle = (id, title) =>
+  h("p", { class: "clamp2" }, issueHeading(id, title, { "data-item": true }));
 
 function card({ issue, view }) {
   const hold = view.hold ?? (view.state === "running" || view.state === "ready" ? null : issue.hold);
@@ -14,11 +18,10 @@ function card({ issue, view }) {
   return h(
     "li",
     { key: issue.issue_id, class: "card" },
+    cardTitle(issue.issue_id, issue.issue_title),
     h(
       "div",
       { class: "line" },
-      issueLink(issue.issue_id, { "data-item": true }),
-      h("span", { class: "grow" }),
       view.session_id && view.state === "running"
         ? h(
             "a",
@@ -31,7 +34,6 @@ function card({ issue, view }) {
           )
         : chip(label),
     ),
-    h("p", { class: "clamp2" }, issueTitle(issue.issue_title, 160)),
     issue.paused && hold?.reason !== "paused" ? h("p", { class: "small" }, chip("paused")) : null,
     hold
       ? h(
@@ -45,7 +47,34 @@ function card({ issue, view }) {
   );
 }
 
-export function stageColumns(stages, issues, expanded, redraw) {
+/** Returns a column of the issues that have succeeded, with a link to their runs. */
+export const doneColumn = (runs, historyHref) =>
+  h(
+    "div",
+    { key: "#done", class: "column done", role: "group", "aria-label": "Done" },
+    h("h3", {}, "Done", h("span", { class: "count num" }, runs.length)),
+    h("p", { class: "small dim" }, "in the last 7 days"),
+    runs.length
+      ? h("ul", { class: "cards" }, runs.slice(0, MAX_DONE).map(doneCard))
+      : h("p", { class: "small dim" }, "No issues."),
+    h("a", { class: "btn", href: historyHref }, "All in History"),
+  );
+
+const doneCard = (run) =>
+  h(
+    "li",
+    { key: run.issue_id, class: "card" },
+    cardTitle(run.issue_id, run.issue_title),
+    h(
+      "div",
+      { class: "line small dim" },
+      h("bdi", {}, run.stage),
+      h("span", { class: "grow" }),
+      relativeTime(run.attempts.at(-1)?.ended_at),
+    ),
+  );
+
+export function stageColumns(stages, issues, expanded, redraw, done) {
   const columns = new Map(stages.map((stage) => [stage.stage, []]));
   for (const issue of issues) for (const view of issue.stages) columns.get(view.stage)?.push({ issue, view });
   return h(
@@ -71,13 +100,19 @@ export function stageColumns(stages, issues, expanded, redraw) {
           : null,
       );
     }),
+    done,
   );
 }
 
-/** Lists the issues without a stage: finished, in a state that no stage handles, or removed from the tracker. */
-export function issuesWithoutStage(stages, issues) {
+/**
+ * Lists the other issues without a stage: in a state that no stage handles, or removed from the tracker. `done` has the
+ * ids of those in the column of done issues.
+ */
+export function issuesWithoutStage(stages, issues, done) {
   const names = new Set(stages.map((stage) => stage.stage));
-  const unassigned = issues.filter((issue) => !issue.stages.some((view) => names.has(view.stage)));
+  const unassigned = issues.filter(
+    (issue) => !done.has(issue.issue_id) && !issue.stages.some((view) => names.has(view.stage)),
+  );
   if (!unassigned.length) return null;
   return h(
     "details",
@@ -95,8 +130,7 @@ export function issuesWithoutStage(stages, issues) {
             h(
               "div",
               { class: "line" },
-              issueLink(issue.issue_id),
-              issueTitle(issue.issue_title, 160),
+              issueHeading(issue.issue_id, issue.issue_title),
               h(
                 "span",
                 { class: "small dim" },

@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { coalesce, get } from "./api.js";
 import { store } from "./store.js";
-import { button, chip, emptyState, errorNotice, issueLink, issueTitle, section, sessionHref } from "./ui.js";
+import { button, chip, emptyState, errorNotice, issueHeading, section, sessionHref } from "./ui.js";
 import { formatDuration, humanize, outcomeName, OUTCOMES, relativeTime } from "./format.js";
 import { runCost } from "./attempts.js";
 import { truncate } from "./visible.js";
@@ -195,9 +195,7 @@ export function historyPage(params) {
       h(
         "th",
         { role: "rowheader", scope: "row" },
-        issueLink(run.issue_id, { "data-item": true }),
-        " ",
-        issueTitle(run.issue_title, 200),
+        issueHeading(run.issue_id, run.issue_title, { "data-item": true }),
       ),
       cell("Stage", h("bdi", {}, run.stage)),
       cell(

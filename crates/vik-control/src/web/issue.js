@@ -2,7 +2,18 @@
 
 import { h } from "./dom.js";
 import { coalesce, encodeSegment, get } from "./api.js";
-import { button, chip, emptyState, errorNotice, issueTitle, meter, propertyList, section, sessionHref } from "./ui.js";
+import {
+  button,
+  chip,
+  emptyState,
+  errorNotice,
+  issueName,
+  issueTitle,
+  meter,
+  propertyList,
+  section,
+  sessionHref,
+} from "./ui.js";
 import {
   estimateSuffix,
   formatDuration,
@@ -18,6 +29,8 @@ import { diffView, promptView, scriptsView } from "./evidence.js";
 import { truncate, webHost } from "./visible.js";
 
 const MAX_DECISIONS_SHOWN = 30;
+/** The holds of issues that need no more work. */
+const FINISHED = new Set(["no_stage", "terminal"]);
 
 export function issuePage(id) {
   let redraw = () => {};
@@ -71,6 +84,7 @@ export function issuePage(id) {
 
   function head() {
     const now = issue.now;
+    const title = now?.issue_title || issue.issue_title;
     const running = now?.stages.some((stage) => stage.state === "running");
     const parked =
       issue.runs.some((run) => run.state === "parked") || now?.stages.some((stage) => stage.hold?.reason === "parked");
@@ -78,14 +92,14 @@ export function issuePage(id) {
     const isHandOverLeft =
       lastRun && lastRun.state !== "ended" && Boolean(lastRun.attempts.at(-1)?.hand_over_failure) && !running;
     return [
-      h("p", { class: "crumbs" }, h("a", { href: "/" }, "Board"), " / ", h("bdi", {}, truncate(id, 80))),
+      h("p", { class: "crumbs" }, h("a", { href: "/" }, "Board"), " / ", h("bdi", {}, issueName(id))),
       h(
         "div",
         { class: "page-head" },
         h(
           "div",
           { class: "grow" },
-          h("h1", { tabindex: -1 }, now ? issueTitle(now.issue_title, 400) : h("bdi", {}, truncate(id, 200))),
+          h("h1", { tabindex: -1 }, title ? issueTitle(title, 400) : h("bdi", {}, issueName(id, 200))),
           now
             ? h(
                 "p",
@@ -104,7 +118,7 @@ export function issuePage(id) {
                 now.paused ? chip("paused") : null,
                 now.present ? null : h("span", { class: "dim" }, "Not in the last pull"),
               )
-            : h("p", { class: "dim" }, "Only the history of this issue is available."),
+            : h("p", { class: "dim" }, "No stage handles this issue now. Its history is below."),
         ),
         h(
           "div",
@@ -194,7 +208,7 @@ export function issuePage(id) {
     return section(
       "Current state",
       { id: "current-state" },
-      now.hold ? h("div", { class: "notice tone-wait" }, holdView(now.hold)) : null,
+      now.hold ? h("div", { class: `notice tone-${FINISHED.has(now.hold.reason) ? "off" : "wait"}` }, holdView(now.hold)) : null,
       now.stages.length
         ? h("ul", { class: "rows" }, now.stages.map(stageRow))
         : now.hold
@@ -251,7 +265,7 @@ export function issuePage(id) {
     if (!newestSession) return null;
     const session = newestSession.attempt.session_id;
     return section(
-      "Newest attempt",
+      "Latest attempt",
       { id: "newest", tools: h("a", { class: "btn", href: sessionHref(session) }, "Transcript") },
       propertyList(
         ["Stage", newestSession.stage],
@@ -326,7 +340,7 @@ export function issuePage(id) {
   }
 
   return {
-    title: id,
+    title: issueName(id),
     mount(scheduleRender) {
       redraw = scheduleRender;
       load(0);
@@ -340,9 +354,11 @@ export function issuePage(id) {
       if (isRelevant && type !== "loaded" && type !== "connection") load();
     },
     view() {
+      const title = issue?.now?.issue_title || issue?.issue_title;
+      this.title = title ? `${issueName(id)} ${title}` : issueName(id);
       if (!issue)
         return [
-          h("h1", { tabindex: -1 }, h("bdi", {}, truncate(id, 200))),
+          h("h1", { tabindex: -1 }, h("bdi", {}, issueName(id, 200))),
           loadError ? errorNotice(loadError, () => load(0)) : h("p", { class: "dim" }, "Loading…"),
         ];
       return [

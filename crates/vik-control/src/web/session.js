@@ -50,7 +50,10 @@ export function sessionPage(id) {
 
   const load = coalesce(async () => {
     try {
-      detail = await get(`sessions/${encodeSegment(id)}`);
+      const loadedDetail = await get(`sessions/${encodeSegment(id)}`);
+      // A finished transcript is read from its start, a running one from its end.
+      if (!detail && loadedDetail.attempt.outcome !== null) transcript.isFollowing = false;
+      detail = loadedDetail;
       loadError = null;
       if (detail.live) events.announce(detail.live.events);
       else loadEventCount();
@@ -258,11 +261,11 @@ export function sessionPage(id) {
         h("span", { class: "grow" }),
         button("First", () => transcript.seek(1), { kind: "small" }),
         button(
-          transcript.isFollowing ? (events.hasEnded ? "At the end" : "Following") : "Jump to newest ↓",
+          events.hasEnded ? "Last" : transcript.isFollowing ? "Following" : "Jump to newest ↓",
           () => transcript.scrollToNewest(),
           {
-            kind: transcript.isFollowing ? "small" : "small primary",
-            "aria-pressed": String(transcript.isFollowing),
+            kind: events.hasEnded || transcript.isFollowing ? "small" : "small primary",
+            "aria-pressed": events.hasEnded ? null : String(transcript.isFollowing),
             id: "newest",
           },
         ),

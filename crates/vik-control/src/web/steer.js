@@ -87,11 +87,11 @@ export const refresh = () => sendCommand("refresh", "refresh", {}, () => "Refres
 
 export async function drain() {
   const isConfirmed = await confirmDialog({
-    title: "Drain the daemon?",
+    title: "Stop the daemon when it is idle?",
     text: "The daemon starts no new attempts and exits when the running ones have ended. The dashboard stops with it. `vik run -d` starts the daemon again.",
-    confirmLabel: "Drain",
+    confirmLabel: "Stop when idle",
     danger: true,
   });
   if (!isConfirmed) return;
-  await sendCommand("drain", "drain", {}, (count) => `Draining: ${pluralize(count, "attempt")} still running.`);
+  await sendCommand("drain", "drain", {}, (count) => `Stopping when idle: ${pluralize(count, "attempt")} still running.`);
 }

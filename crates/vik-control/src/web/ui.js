@@ -38,8 +38,18 @@ export const chip = (state, label = humanize(state)) =>
 export const issueHref = (id) => `/issues/${encodeSegment(id)}`;
 export const sessionHref = (id) => `/sessions/${encodeSegment(id)}`;
 
+/** Returns the id of an issue as text: a number as `#7`. */
+export const issueName = (id, maxLength = 80) => (/^\d+$/.test(id) ? `#${id}` : truncate(String(id), maxLength));
+
 export const issueLink = (id, props = {}) =>
-  h("a", { class: "id", href: issueHref(id), ...props }, h("bdi", {}, truncate(String(id), 80)));
+  h("a", { class: "id", href: issueHref(id), ...props }, h("bdi", {}, issueName(id)));
+
+/** Returns a link to an issue: its title, then its id. An issue without a known title has only its id. */
+export const issueHeading = (id, title, props = {}) => [
+  title ? h("a", { class: "heading", href: issueHref(id), ...props }, issueTitle(title, 160)) : null,
+  title ? " " : null,
+  title ? h("bdi", { class: "id dim" }, issueName(id)) : issueLink(id, props),
+];
 
 export const shortId = (id) =>
   String(id ?? "")
