@@ -164,7 +164,8 @@ fn apply_offline(workflow: &Path, command: Command) -> Result<ActionOutcome, Fai
         CommandResult::NoEffect(reason) => Ok(ActionOutcome::Nothing(reason.to_owned())),
         CommandResult::UnknownIssue => {
             let issue = issue.as_ref().map_or("", IssueId::as_str);
-            Err(api_view::unknown_issue(issue))
+            Err(api_view::unknown_issue(issue)
+                .hint("without a daemon, Vik knows only the issues that it has worked on or paused"))
         }
     }
 }
