@@ -146,13 +146,13 @@ impl Reader {
         }
     }
 
-    /// Returns the attempts of one run, oldest first.
+    /// Returns the attempts of one run in the order in which they started.
     ///
     /// # Errors
     /// Returns an error if they cannot be read.
     pub fn attempts_of_run(&self, run: RunId) -> Result<Vec<StoredAttempt>, LedgerError> {
         self.list(
-            &format!("{ATTEMPTS} WHERE run = ?1 ORDER BY started_at, session"),
+            &format!("{ATTEMPTS} WHERE run = ?1 ORDER BY attempts.rowid"),
             [run.to_string()],
             attempt,
         )

@@ -52,17 +52,17 @@ const RUNS: &str =
   FROM runs JOIN issues ON issues.id = runs.issue";
 const STARTED_AT: &str = "(SELECT min(started_at) FROM attempts WHERE run = runs.id)";
 const LAST_OUTCOME: &str =
-    "(SELECT outcome FROM attempts WHERE run = runs.id ORDER BY started_at DESC, session DESC LIMIT 1)";
+    "(SELECT outcome FROM attempts WHERE run = runs.id ORDER BY attempts.rowid DESC LIMIT 1)";
 
 impl Reader {
-    /// Returns the runs that a filter selects, those with the latest ids first, and at most `limit`
-    /// of them.
+    /// Returns the runs that a filter selects, latest first, and at most `limit` of them. They are in
+    /// the order in which they were stored: times and ids follow a clock that can be set back.
     ///
     /// # Errors
     /// Returns an error if they cannot be read.
     pub fn runs(&self, filter: &RunFilter, limit: usize) -> Result<Vec<StoredRun>, LedgerError> {
         let (conditions, values) = filter.conditions();
-        let sql = format!("{RUNS} WHERE {conditions} ORDER BY runs.id DESC");
+        let sql = format!("{RUNS} WHERE {conditions} ORDER BY runs.rowid DESC");
         let text = filter.text.as_ref().map(|text| text.to_lowercase());
         let contains = |value: &str| match &text {
             // SQLite ignores the case of ASCII letters alone.
@@ -123,7 +123,10 @@ impl RunFilter {
             &format!("{STARTED_AT} < ?"),
             self.until.map(|until| Value::Text(time(until))),
         );
-        add("runs.id < ?", self.before.map(|run| text(&run.to_string())));
+        add(
+            "runs.rowid < (SELECT rowid FROM runs WHERE id = ?)",
+            self.before.map(|run| text(&run.to_string())),
+        );
         if !self.outcomes.is_empty() {
             let places = vec!["?"; self.outcomes.len()].join(", ");
             conditions.push(format!("{LAST_OUTCOME} IN ({places})"));

@@ -151,6 +151,54 @@ fn runs_are_selected_by_all_conditions_latest_first() {
 }
 
 #[test]
+fn order_does_not_depend_on_the_clock() {
+    let folder = TempDir::new().unwrap();
+    let (ledger, _) = Ledger::open(folder.path()).unwrap();
+    // The clock was set back between all of them.
+    let back = |second, started| StartedAttempt {
+        at: at(second),
+        ..started
+    };
+    let changes = Changes {
+        machines: vec![machine("A-1", 1, 10, &[])],
+        started: vec![
+            back(30, started("A-1", "plan", 9, 9)),
+            back(20, started("A-1", "work", 5, 5)),
+            back(10, started("A-1", "work", 5, 1)),
+        ],
+        ended: vec![
+            EndedAttempt {
+                report: AttemptResult::new(Outcome::Lost),
+                ..ended(5, 1)
+            },
+            ended(1, 1),
+        ],
+        ..Changes::default()
+    };
+    ledger.commit(changes).wait().unwrap();
+    ledger.close().unwrap();
+    let reader = Reader::open(folder.path()).unwrap().unwrap();
+    let ids = |filter: &RunFilter| -> Vec<RunId> {
+        let runs = reader.runs(filter, 10).unwrap();
+        runs.iter().map(|run| run.id).collect()
+    };
+    assert_eq!(ids(&RunFilter::default()), [run_id(5), run_id(9)]);
+    let second = RunFilter {
+        before: Some(run_id(5)),
+        ..RunFilter::default()
+    };
+    assert_eq!(ids(&second), [run_id(9)]);
+    let succeeded = RunFilter {
+        outcomes: vec![Outcome::Succeeded],
+        ..RunFilter::default()
+    };
+    assert_eq!(ids(&succeeded), [run_id(5)]);
+    let attempts = reader.attempts_of_run(run_id(5)).unwrap();
+    let last = attempts.last().unwrap();
+    assert_eq!(last.started.attempt_id, session_id(1));
+}
+
+#[test]
 fn text_is_a_value_and_not_a_part_of_the_query() {
     let folder = TempDir::new().unwrap();
     let reader = reader(folder.path());
