@@ -446,6 +446,19 @@ fn run_once_prints_progress_and_a_summary() {
 }
 
 #[test]
+fn run_is_listed_after_its_files_were_removed() {
+    let world = World::new(&[("1", "todo")]);
+    world.once().expect(0);
+    std::fs::remove_dir_all(world.home().join("sessions")).unwrap();
+    let runs = world.runs();
+    assert_eq!(runs.len(), 1);
+    assert_eq!(
+        (&runs[0]["outcome"], &runs[0]["issue_title"], &runs[0]["attempts"]),
+        (&json!("succeeded"), &json!("Issue 1"), &json!([]))
+    );
+}
+
+#[test]
 fn prune_lists_beside_a_daemon_and_removes_nothing() {
     let world = World::new(&[("1", "todo")]);
     world.once().expect(0);

@@ -1,6 +1,6 @@
 //! The history of runs: joins the ledger, the records of attempts and the daemon's status.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use vik_api::{AttemptView, Explanation, OutputView, RunState, RunView, SpendView, Status};
 use vik_base::report;
@@ -47,7 +47,8 @@ impl StoredHistory {
     }
 }
 
-/// Returns the runs that a filter selects, latest first, and whether there are more than `max`.
+/// Returns the runs that a filter selects, latest first, and whether there are more than `max`. A run
+/// that left no files, because of their age, has no attempts.
 ///
 /// # Errors
 /// If the ledger cannot be read.
@@ -69,10 +70,40 @@ pub fn selected(
         .iter()
         .filter_map(|attempt| PastAttempt::read(files(layout, attempt)))
         .collect();
-    let ids: Vec<_> = runs.iter().map(|run| run.id.to_string()).collect();
+    let order: HashMap<_, _> = runs
+        .iter()
+        .enumerate()
+        .map(|(place, run)| (run.id.to_string(), place))
+        .collect();
+    let with_files: HashSet<_> = past.iter().map(|attempt| attempt.record.run_id).collect();
+    // That of the last attempt, because the attempts of a run are in order.
+    let outcomes: HashMap<_, _> = stored
+        .iter()
+        .filter_map(|attempt| Some((attempt.started.run, attempt.ended.as_ref()?.report.outcome)))
+        .collect();
+    let without_files = runs.iter().filter(|run| !with_files.contains(&run.id));
+    let bare: Vec<_> = without_files
+        .map(|run| bare_run(run, outcomes.get(&run.id).copied(), status))
+        .collect();
     let mut views = join(&past, &StoredHistory::of(stored, runs), status);
-    views.sort_by_key(|view| ids.iter().position(|id| *id == view.run_id));
+    views.extend(bare);
+    views.sort_by_key(|view| order.get(&view.run_id).copied());
     Ok((views, more))
+}
+
+/// Returns a run of which only the ledger knows.
+fn bare_run(run: &StoredRun, outcome: Option<Outcome>, status: Option<&Status>) -> RunView {
+    let mut view = RunView {
+        run_id: run.id.to_string(),
+        issue_id: run.issue.clone(),
+        issue_title: run.title.clone(),
+        stage: run.stage.clone(),
+        state: RunState::Ended,
+        outcome,
+        attempts: Vec::new(),
+    };
+    view.state = state(&view, Some(&run.phase), status);
+    view
 }
 
 /// Returns the runs of one issue, oldest first.
