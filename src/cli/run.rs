@@ -1,7 +1,7 @@
 //! `vik run`
 
 use std::ffi::OsString;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::Path;
 
 use clap::Args;
@@ -10,7 +10,7 @@ use vik_base::report::{ErrorCode, Exit, Failure};
 use vik_core::ids::{IssueId, StageName};
 use vik_core::scheduler::Filter;
 use vik_daemon::logging::Console;
-use vik_daemon::{Ready, ServeOptions};
+use vik_daemon::{ListenOptions, Ready, ServeOptions};
 use vik_orchestrator::{Observer, OpenFiles, Options, Silent};
 use vik_session::hooks::outside;
 use vik_workflow::{LoadedWorkflow, WorkflowFile, absolute};
@@ -42,12 +42,12 @@ pub struct RunArgs {
     /// Exit after this many pulls
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_iterations: Option<u64>,
-    /// Port of the dashboard and the HTTP API; 0 selects a free port
+    /// Port of the dashboard and the HTTP API; 0 selects a free port [default: `http.port` of the workflow]
     #[arg(long, value_name = "N", conflicts_with = "dry_run")]
     pub port: Option<u16>,
-    /// Address of the dashboard and the HTTP API; an address other than loopback exposes them to the network unencrypted
-    #[arg(long, value_name = "A", default_value = "127.0.0.1", requires = "port")]
-    pub bind_address: IpAddr,
+    /// Address of the dashboard and the HTTP API; an address other than loopback exposes them to the network unencrypted [default: `http.bind` of the workflow, or 127.0.0.1]
+    #[arg(long, value_name = "A", conflicts_with = "dry_run")]
+    pub bind_address: Option<IpAddr>,
     /// Log more to stderr (-v info, -vv debug)
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub verbose: u8,
@@ -60,8 +60,7 @@ pub struct RunArgs {
 pub fn run(workflow: &Path, args: &RunArgs) -> CliResult {
     if args.detach {
         let mut daemon_args = options(args).to_args();
-        daemon_args.extend(args.port.map(|port| format!("--port={port}")));
-        daemon_args.extend(args.port.map(|_| format!("--bind-address={}", args.bind_address)));
+        daemon_args.extend(listen(args).to_args());
         return detach(workflow, daemon_args);
     }
     let ready = args.daemon_child.then(Ready::enter);
@@ -93,7 +92,7 @@ pub fn run(workflow: &Path, args: &RunArgs) -> CliResult {
         options: options(args),
         console,
         observer,
-        listen: args.port.map(|port| SocketAddr::new(args.bind_address, port)),
+        listen: listen(args),
         on_listening: if args.daemon_child { |_| {} } else { print_address },
     };
     let closing = vik_daemon::serve(serve, ready)?;
@@ -101,6 +100,13 @@ pub fn run(workflow: &Path, args: &RunArgs) -> CliResult {
         print(&super::progress::summary(&closing, args.once));
     }
     Ok(vik_daemon::exit_of(&closing, args.once))
+}
+
+fn listen(args: &RunArgs) -> ListenOptions {
+    ListenOptions {
+        port: args.port,
+        bind: args.bind_address,
+    }
 }
 
 fn print_address(api: &ApiView) {
@@ -113,6 +119,18 @@ fn print_address(api: &ApiView) {
 fn valid(workflow: &Path, args: &RunArgs) -> Result<LoadedWorkflow, Failure> {
     let valid = WorkflowFile::valid(workflow, super::warn)?;
     built_in_agent::check(&valid.workflow)?;
+    // An address without a port would never be served.
+    let is_served = valid
+        .workflow
+        .http
+        .address(args.port, args.bind_address)
+        .is_some();
+    if args.bind_address.is_some() && !is_served {
+        return Err(
+            Failure::new(Exit::Usage, ErrorCode::Usage, "`--bind-address` needs a port")
+                .hint("add `--port N`, or `http.port` to the workflow"),
+        );
+    }
     for name in &args.stage {
         if valid.workflow.stage(&StageName::new(name.as_str())).is_none() {
             let known: Vec<_> = valid

@@ -27,7 +27,11 @@ impl Served {
     }
 
     fn with(world: World, env: &[(&str, &str)]) -> Self {
-        let daemon = world.start_with(&["run", "--port", "0"], env);
+        Self::with_args(world, &["run", "--port", "0"], env)
+    }
+
+    fn with_args(world: World, args: &[&str], env: &[(&str, &str)]) -> Self {
+        let daemon = world.start_with(args, env);
         let status = wait_for_value(LONG, || {
             world
                 .status()
@@ -156,6 +160,42 @@ fn request_with_foreign_host_or_origin_is_refused() {
         own.get("/api/v1/state").expect_status(200).json()["paused"],
         false
     );
+    served.end();
+}
+
+#[test]
+fn workflow_sets_the_port_and_the_names_of_a_reverse_proxy() {
+    let http = json!({"port": 0, "names": ["vik.example.com"]});
+    let world = World::new(&[("1", "todo")]).set("/http", http);
+    let mut served = Served::with_args(world, &["run"], &[]);
+    let proxied = |served: &Served, host: &str, origin: &str| {
+        let client = served.client().with_header("Host", host);
+        let client = client.with_header("Origin", origin);
+        client.post("/api/v1/refresh", &json!({})).status
+    };
+    let name = "vik.example.com";
+    assert_eq!(proxied(&served, name, &format!("https://{name}")), 200);
+    assert_eq!(proxied(&served, name, "https://evil.example"), 403);
+    assert_eq!(proxied(&served, "evil.example", "https://evil.example"), 421);
+    // The name replaces no token.
+    let stranger = served.stranger().with_header("Host", name);
+    let _ = stranger.get("/api/v1/state").expect_status(401);
+
+    // A change waits for a restart.
+    served.world.put("/http/names", json!(["other.example.com"]));
+    served.world.vik(&["refresh"]).expect(0);
+    assert_eq!(proxied(&served, name, &format!("https://{name}")), 200);
+    served.daemon.stop().expect(0);
+
+    // Flags replace the keys, and an unattended round of work opens no port.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    served.world.put("/http", json!({"port": port}));
+    let failed = served.world.vik(&["run"]).expect(1);
+    assert!(failed.err.contains("http.port"), "{}", failed.err);
+    served.world.vik(&["run", "--once"]).expect(0);
+    let served = Served::with_args(served.world, &["run", "--port", "0"], &[]);
+    assert_ne!(served.address, format!("127.0.0.1:{port}"));
     served.end();
 }
 

@@ -51,6 +51,7 @@ fn candidates() -> Vec<Value> {
         json!(2.5),
         json!("5m"),
         json!("09:15"),
+        json!("10.0.0.1"),
         json!("trouble"),
         json!("over_budget"),
         json!("other text"),

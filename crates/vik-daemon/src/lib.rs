@@ -22,4 +22,4 @@ pub mod webhooks;
 
 pub use detach::{Ready, detach};
 pub use instance::{Instance, InstanceInfo, Presence};
-pub use serve::{ServeOptions, exit_of, host, serve};
+pub use serve::{ListenOptions, ServeOptions, exit_of, host, serve};

@@ -3,7 +3,7 @@
 mod start;
 
 use std::collections::HashSet;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,10 +61,26 @@ pub struct ServeOptions {
     pub console: Console,
     /// Receives the progress events.
     pub observer: Box<dyn Observer>,
-    /// The TCP address of the HTTP API, if it is served there.
-    pub listen: Option<SocketAddr>,
+    /// The options of the TCP address of the HTTP API, which replace those of the workflow.
+    pub listen: ListenOptions,
     /// Called with the actual address of the HTTP API.
     pub on_listening: fn(&ApiView),
+}
+
+/// `--port` and `--bind-address`, which replace `http.port` and `http.bind` of the workflow.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ListenOptions {
+    pub port: Option<u16>,
+    pub bind: Option<IpAddr>,
+}
+
+impl ListenOptions {
+    /// Returns the arguments of `vik run`.
+    pub fn to_args(self) -> Vec<String> {
+        let port = self.port.map(|port| format!("--port={port}"));
+        let bind = self.bind.map(|address| format!("--bind-address={address}"));
+        port.into_iter().chain(bind).collect()
+    }
 }
 
 /// Runs a daemon to its end.
@@ -87,7 +103,7 @@ pub struct ServeOptions {
 ///     options: Options { once: true, ..Options::default() },
 ///     console: Console::Off,
 ///     observer: Box::new(Silent),
-///     listen: None,
+///     listen: Default::default(),
 ///     on_listening: |_| {},
 /// };
 /// let summary = serve(options, None)?;
@@ -184,7 +200,12 @@ impl Daemon {
         let workspaces = vik_workspace::list(&self.host.layout)
             .map_err(|error| fail("cannot list the workspaces of the issues", &error))?;
         let stored = self.stored_with(&workspaces).await?;
-        let tcp = serve.listen.map(listen).transpose()?;
+        // With `--once`, only the options of the command line open ports.
+        let has_triggers = !serve.options.once;
+        let http = &serve.loaded.workflow.http;
+        let address = http.address(serve.listen.port, serve.listen.bind);
+        let address = address.filter(|_| has_triggers || serve.listen.port.is_some());
+        let tcp = address.map(listen).transpose()?;
         let keys = Arc::new(match &tcp {
             Some(_) => Keys::load(&self.instance.dir().api_token())
                 .map_err(|error| Failure::failed(ErrorCode::ApiToken, "no token for the HTTP API", &error))?,
@@ -196,8 +217,6 @@ impl Daemon {
         let observer: Box<dyn Observer> = Box::new(notifiers.watcher(serve.observer));
         #[cfg(feature = "otlp")]
         let (traces, observer) = self.with_traces(observer)?;
-        // With `--once`, nothing waits for an outside event.
-        let has_triggers = !serve.options.once;
         let hooks = serve.loaded.workflow.webhooks.listen.filter(|_| has_triggers);
         let hooks = hooks.map(listen_to_webhooks).transpose()?;
         let (workflow, workflows) = watch::channel(Arc::clone(&serve.loaded.workflow));
@@ -240,6 +259,7 @@ impl Daemon {
             feed,
             metrics: metrics.clone(),
             keys,
+            names: http.names.clone(),
             identify,
             tcp,
             max_clients: open_files.max_clients(),
@@ -361,7 +381,7 @@ fn listen(address: SocketAddr) -> Result<Tcp, Failure> {
     }
     Tcp::bind(address).map_err(|error| {
         Failure::failed(ErrorCode::Listen, format!("cannot listen at {address}"), &error)
-            .hint("another program may be using the port; `--port 0` selects a free one")
+            .hint("another program may be using the port; `--port 0` selects a free one, also instead of `http.port`")
     })
 }
 

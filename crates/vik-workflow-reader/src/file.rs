@@ -11,6 +11,7 @@ use super::amounts::{Amount, Attempts, Memory, Percent, SlotLimit, TokenLimit, T
 use super::approve::Approve;
 use super::args::Args;
 use super::decode::Named;
+use super::http::Http;
 use super::intent::{Intent, Trust};
 use super::notify::Notify;
 use super::outputs::Outputs;
@@ -39,6 +40,9 @@ section! {
     "issues" issues: section Issues;
     /// How Vik works on each issue.
     "issue" issue: section Issue;
+    /// The dashboard and the HTTP API on TCP. Requests need the token or a sign-in. Not used with
+    /// `run --once`. A change requires a restart.
+    "http" http: optional Http;
     /// Webhooks of trackers. Each verified call triggers a pull; its content is never used. Polling
     /// continues as well.
     "webhooks" webhooks: optional Webhooks;
@@ -63,6 +67,9 @@ section! {
     instead {
         "notifications" => "did you mean `notify`?",
         "webhook" => "did you mean `webhooks`?",
+        "api" => "did you mean `http`?",
+        "dashboard" => "did you mean `http`?",
+        "server" => "did you mean `http`?",
         "cron" => "did you mean `schedule`?",
         "schedules" => "did you mean `schedule`?",
         "agent" => "define profiles in `agents`",

@@ -16,6 +16,7 @@ mod codes;
 mod crosscheck;
 mod decode;
 mod file;
+mod http;
 mod intent;
 mod lower;
 mod notify;

@@ -66,6 +66,7 @@ pub(crate) fn lower(mut file: file::File, places: &Places, sink: &mut Sink) -> O
     let notify = notify
         .map(|(name, notifier)| check.notifier(&name, notifier).map(|notifier| (name, notifier)))
         .collect::<Vec<_>>();
+    let http = check.http(file.http);
     let webhooks = check.webhooks(file.webhooks);
     let schedule = check.schedule(file.schedule);
     let trust = check.trust(file.trust);
@@ -123,6 +124,7 @@ pub(crate) fn lower(mut file: file::File, places: &Places, sink: &mut Sink) -> O
             scope_conflicts: file.issue.scope_conflicts,
             stages: stages?.into_iter().collect::<Option<Vec<_>>>()?,
         },
+        http,
         webhooks: webhooks?,
         schedule: schedule?,
         trust,

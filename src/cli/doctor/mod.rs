@@ -115,7 +115,7 @@ pub fn examine(workflow: &Path, offline: bool) -> Result<Examination, Failure> {
     runtime.block_on(async {
         let cancel = CancellationToken::new();
         if offline {
-            return Ok(run_checks(workflow, true, &cancel).await);
+            return Ok(Box::pin(run_checks(workflow, true, &cancel)).await);
         }
         let mut signals = Signals::listen()
             .map_err(|error| Failure::failed(ErrorCode::Doctor, "cannot handle signals", &error))?;

@@ -192,6 +192,7 @@ impl ApiServer {
             feed: feed.clone(),
             metrics: Metrics::default(),
             keys: Arc::new(keys),
+            names: Vec::new(),
             identify: Arc::new(|_, _| vik_proc::TcpPeer::Other),
             tcp: Some(tcp),
             max_clients: usize::MAX,

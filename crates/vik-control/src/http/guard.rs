@@ -20,8 +20,15 @@ use super::signing::SIGN_IN;
 use super::tcp::Token;
 use super::transport::Transport;
 
+/// What the guard admits over TCP.
+pub struct Admission {
+    pub keys: Arc<Keys>,
+    /// The host names, in lower case, that requests may use beside addresses and `localhost`.
+    pub names: Vec<String>,
+}
+
 /// Checks each request before any handler.
-pub async fn guard(State(keys): State<Arc<Keys>>, mut request: Request, next: Next) -> Response {
+pub async fn guard(State(admission): State<Arc<Admission>>, mut request: Request, next: Next) -> Response {
     let transport = request.extensions().get::<Transport>().cloned();
     let by = match &transport {
         // The socket is in a folder of the user, and agents are refused when they connect.
@@ -32,7 +39,7 @@ pub async fn guard(State(keys): State<Arc<Keys>>, mut request: Request, next: Ne
             Actor::person(&format!("{via}, pid {pid}"))
         }
         Some(Transport::Tcp(connection)) => {
-            if let Err(refusal) = check_origin(request.headers()) {
+            if let Err(refusal) = check_origin(request.headers(), &admission.names) {
                 return refusal.into_response();
             }
             if pages::is_public(&request) {
@@ -44,7 +51,7 @@ pub async fn guard(State(keys): State<Arc<Keys>>, mut request: Request, next: Ne
                 return next.run(request).await;
             }
             let peer = connection.peer();
-            let Some(credential) = credential(&keys, request.headers(), peer) else {
+            let Some(credential) = credential(&admission.keys, request.headers(), peer) else {
                 return unauthorized().into_response();
             };
             let token = match credential {
@@ -93,15 +100,15 @@ fn remove_cookie(mut response: Response, name: Option<String>) -> Response {
 
 /// Refuses requests to a host name that is not this machine's, and requests that a page of another
 /// site makes.
-fn check_origin(headers: &HeaderMap) -> Result<(), Refusal> {
+fn check_origin(headers: &HeaderMap, names: &[String]) -> Result<(), Refusal> {
     let host = text(headers, header::HOST).unwrap_or("");
-    if !is_own_name(host) {
+    if !is_own_name(host, names) {
         return Err(Refusal::new(
             StatusCode::MISDIRECTED_REQUEST,
             ErrorCode::Host,
-            "the Host header is not an address of this machine",
+            "the Host header is neither an address of this machine nor one of `http.names`",
         )
-        .hint("use the address that `vik status` prints"));
+        .hint("use the address that `vik status` prints, or add the name to `http.names` in the workflow"));
     }
     let cross_site = Refusal::new(
         StatusCode::FORBIDDEN,
@@ -127,9 +134,9 @@ fn is_navigation(headers: &HeaderMap) -> bool {
         && text(headers, header::HeaderName::from_static("sec-fetch-dest")) == Some("document")
 }
 
-/// Returns whether the host is an IP address or `localhost`. Any other name could be resolved by
-/// somebody else's DNS server.
-fn is_own_name(host: &str) -> bool {
+/// Returns whether the host is an IP address, `localhost` or one of `names`. Any other name could be
+/// resolved by somebody else's DNS server.
+fn is_own_name(host: &str, names: &[String]) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,
@@ -138,7 +145,9 @@ fn is_own_name(host: &str) -> bool {
         .strip_prefix('[')
         .and_then(|name| name.strip_suffix(']'))
         .unwrap_or(name);
-    bare.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok()
+    bare.eq_ignore_ascii_case("localhost")
+        || bare.parse::<IpAddr>().is_ok()
+        || names.iter().any(|own| name.eq_ignore_ascii_case(own))
 }
 
 /// The credential in `Authorization`. No other header counts: browsers never send this one by
@@ -187,7 +196,7 @@ mod tests {
             "[::1]",
             "10.1.2.3:4",
         ] {
-            assert!(is_own_name(own), "{own}");
+            assert!(is_own_name(own, &[]), "{own}");
         }
         for other in [
             "",
@@ -199,7 +208,25 @@ mod tests {
             "user@127.0.0.1",
             "[::1].evil",
         ] {
-            assert!(!is_own_name(other), "{other}");
+            assert!(!is_own_name(other, &[]), "{other}");
+        }
+    }
+
+    #[test]
+    fn names_of_the_workflow_are_accepted_as_a_whole() {
+        let names = ["vik.example.com".to_owned()];
+        for own in ["vik.example.com", "VIK.example.com:8443", "127.0.0.1"] {
+            assert!(is_own_name(own, &names), "{own}");
+        }
+        for other in [
+            "example.com",
+            "a.vik.example.com",
+            "vik.example.com.evil.example",
+            "vik.example.com.",
+            "[vik.example.com]",
+            "vik.example.com:80:1",
+        ] {
+            assert!(!is_own_name(other, &names), "{other}");
         }
     }
 }

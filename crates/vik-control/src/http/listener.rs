@@ -20,10 +20,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::answer::Refusal;
-use super::keys::Keys;
+use super::guard::{self, Admission};
 use super::tcp::{Identify, LogLimit, TcpConnectionLimits};
 use super::transport::{Connection, Transport};
-use super::{Tcp, guard, pages};
+use super::{Tcp, pages};
 
 /// The maximum number of concurrent connections to the control socket.
 const MAX_SOCKETS: usize = 256;
@@ -74,14 +74,17 @@ impl ServerContext {
     /// A quarter of `max_clients` may use the control socket, and the others TCP.
     pub fn new(
         app: Router,
-        keys: Arc<Keys>,
+        admission: Admission,
         identify: Identify,
         max_clients: usize,
         stop: CancellationToken,
     ) -> Self {
         let max_sockets = MAX_SOCKETS.min(max_clients / 4);
         let app = app
-            .layer(axum::middleware::from_fn_with_state(keys, guard::guard))
+            .layer(axum::middleware::from_fn_with_state(
+                Arc::new(admission),
+                guard::guard,
+            ))
             .layer(axum::middleware::map_response(pages::headers));
         Self {
             app,

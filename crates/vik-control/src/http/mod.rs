@@ -52,6 +52,7 @@ pub use openapi::openapi;
 pub use tcp::{Identify, LogLimit};
 
 use self::daemon::Daemon;
+use self::guard::Admission;
 
 /// A bound TCP listener.
 #[derive(Debug)]
@@ -102,6 +103,8 @@ pub struct Setup {
     pub metrics: Metrics,
     /// The credentials for TCP.
     pub keys: Arc<Keys>,
+    /// The host names that requests over TCP may use beside addresses (`http.names`).
+    pub names: Vec<String>,
     /// Identifies agents, which are refused even if they have a token.
     pub identify: Identify,
     /// The listener, if the API is served on TCP.
@@ -170,6 +173,7 @@ async fn serve(setup: Setup, sockets: mpsc::UnboundedReceiver<(UnixStream, i32)>
         feed,
         metrics,
         keys,
+        names,
         identify,
         tcp,
         max_clients,
@@ -188,7 +192,13 @@ async fn serve(setup: Setup, sockets: mpsc::UnboundedReceiver<(UnixStream, i32)>
     let published = async {
         tokio::join!(feed.run(), facts::publish_session_changes(&feed, &daemon));
     };
-    let context = listener::ServerContext::new(app, keys, identify, max_clients, stop.clone());
+    let context = listener::ServerContext::new(
+        app,
+        Admission { keys, names },
+        identify,
+        max_clients,
+        stop.clone(),
+    );
     tokio::select! {
         () = published => {}
         () = context.open(tcp, sockets) => {}

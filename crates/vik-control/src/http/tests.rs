@@ -48,6 +48,7 @@ impl Served {
             feed: feed.clone(),
             metrics: Metrics::default(),
             keys: Arc::clone(&keys),
+            names: Vec::new(),
             identify: Arc::new(move |_, _| peer),
             tcp: Some(tcp),
             max_clients: usize::MAX,

@@ -4,6 +4,7 @@
 
 mod approve;
 mod diff;
+mod http;
 mod intent;
 pub mod model;
 mod notify;
@@ -15,6 +16,7 @@ mod when;
 
 pub use approve::{ApprovePolicy, CallRule};
 pub use diff::{Edit, EditKind, applied, edits};
+pub use http::Http;
 pub use intent::{OnViolation, ScopeConflicts, StageIntent, TrustPolicy, Untrusted};
 pub use model::{
     AgentProfile, ArgValue, ArgsStyle, HandOverRetry, Home, Intake, IssuePolicy, LogFormat, Notifier,

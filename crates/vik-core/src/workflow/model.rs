@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::When;
 use super::approve::ApprovePolicy;
+use super::http::Http;
 use super::intent::{ScopeConflicts, StageIntent, TrustPolicy};
 use super::retention::{KeepTime, Retention};
 use super::tracker::StartState;
@@ -45,6 +46,8 @@ pub struct Workflow {
     /// `issues.show`: how one issue is looked up.
     pub show: Option<Show>,
     pub issue: IssuePolicy,
+    #[serde(default)]
+    pub http: Http,
     #[serde(default)]
     pub webhooks: Webhooks,
     #[serde(default)]

@@ -139,10 +139,7 @@ impl Daemon {
 /// Returns the arguments of this `run`, for a restart.
 fn run_args(serve: &ServeOptions) -> Vec<String> {
     let mut args = serve.options.to_args();
-    if let Some(address) = serve.listen {
-        args.push(format!("--port={}", address.port()));
-        args.push(format!("--bind-address={}", address.ip()));
-    }
+    args.extend(serve.listen.to_args());
     args
 }
 

@@ -6,6 +6,7 @@ mod codes;
 mod defaults;
 mod generated;
 mod hostile;
+mod http;
 mod intent;
 mod notify;
 mod outputs;

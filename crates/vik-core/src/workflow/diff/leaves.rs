@@ -43,6 +43,8 @@ const QUOTED: &[&str] = &[
     "agents.*.base_url",
     "agents.*.model",
     "agents.*.provider",
+    "http.bind",
+    "http.names",
     "issue.stages.*.agent",
     "issue.stages.*.prompt_file",
     "issue.stages.*.start_state",
@@ -61,6 +63,9 @@ const QUOTED: &[&str] = &[
 
 /// Values that a running daemon keeps until it is restarted.
 const RESTART: &[&str] = &[
+    "http.bind",
+    "http.names",
+    "http.port",
     "logging.format",
     "logging.retention_days",
     "webhooks.listen",

@@ -1,0 +1,133 @@
+//! `http`: the dashboard and the HTTP API on TCP.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde::Serialize;
+use vik_core::workflow;
+use vik_yaml::{Diagnostic, Node};
+
+use crate::check::Check;
+use crate::decode::{Cx, Decode};
+use crate::section::section;
+use crate::text::quoted;
+use crate::values::{Text, Whole, list};
+
+section! {
+    /// The dashboard and the HTTP API on TCP. Requests need the token or a sign-in. Not used with
+    /// `run --once`. A change requires a restart.
+    struct Http: strict;
+    /// The port; 0 selects a free one. Without a port, nothing is served unless `run --port` is
+    /// used, which replaces this key.
+    "port" port: optional Whole<0, { u16::MAX as u64 }>;
+    /// The IP address to listen at; `run --bind-address` replaces it. An address other than
+    /// loopback accepts unencrypted connections from other machines.
+    "bind" bind: defaults BindAddress = BindAddress(Ipv4Addr::LOCALHOST.into());
+    /// Host names without a port by which a reverse proxy or a browser addresses the server, such
+    /// as `vik.example.com`. Requests to any other name are refused; addresses and `localhost` are
+    /// always accepted.
+    "names" names: optional HostNames;
+    instead {
+        "listen" => "write `port` and `bind`",
+        "address" => "did you mean `bind`?",
+        "bind_address" => "did you mean `bind`?",
+        "host" => "did you mean `bind`? Host names of a reverse proxy belong to `names`",
+        "hosts" => "did you mean `names`?",
+        "name" => "did you mean `names`?",
+    }
+}
+
+/// An IP address without a port.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(transparent)]
+pub(crate) struct BindAddress(IpAddr);
+
+impl Decode for BindAddress {
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+        let Text(text) = Text::decode(node, cx)?;
+        if let Ok(address) = text.parse() {
+            return Some(Self(address));
+        }
+        let diagnostic = cx
+            .error(
+                "bad_address",
+                node,
+                format!("invalid IP address {}", quoted(&text)),
+            )
+            .hint("write an IP address without a port: `127.0.0.1`, `0.0.0.0` or `\"::1\"`");
+        cx.sink.push(diagnostic);
+        None
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "pattern": r"^[0-9A-Fa-f:.]+$" })
+    }
+}
+
+/// Host names without wildcards and ports.
+#[derive(Clone, Debug)]
+pub(crate) struct HostNames(Vec<String>);
+
+impl Decode for HostNames {
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+        let items = list(node, cx, "a list of host names", "[vik.example.com]")?;
+        let mut names = Vec::with_capacity(items.len());
+        for item in items {
+            let Some(Text(name)) = Text::decode(item, cx) else {
+                continue;
+            };
+            if is_host_name(&name) {
+                names.push(name.to_ascii_lowercase());
+            } else {
+                let diagnostic = cx
+                    .error("bad_host", item, format!("invalid host name {}", quoted(&name)))
+                    .hint("write the name without scheme, port and wildcard: `vik.example.com`");
+                cx.sink.push(diagnostic);
+            }
+        }
+        Some(Self(names))
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "array", "items": { "type": "string", "pattern": r"^[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*$" } })
+    }
+}
+
+fn is_host_name(name: &str) -> bool {
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    name.len() <= 253 && name.split('.').all(is_label)
+}
+
+impl Check<'_> {
+    pub(crate) fn http(&mut self, section: Option<Http>) -> workflow::Http {
+        let Some(section) = section else {
+            return workflow::Http::default();
+        };
+        let http = workflow::Http {
+            port: section.port.and_then(|port| u16::try_from(port.0).ok()),
+            bind: section.bind.0,
+            names: section.names.map(|names| names.0).unwrap_or_default(),
+        };
+        if http.port.is_some() && !http.bind.is_loopback() {
+            self.report(
+                Diagnostic::warning(
+                    "open_listener",
+                    "http.bind",
+                    format!(
+                        "the dashboard at {} accepts unencrypted connections from other machines",
+                        http.bind
+                    ),
+                )
+                .hint("listen on `127.0.0.1`, behind a reverse proxy or a tunnel that provides HTTPS"),
+            );
+        }
+        http
+    }
+}
