@@ -233,22 +233,33 @@ fn state_json_names_the_running_daemon() {
 
 #[test]
 fn logs_are_json_when_the_workflow_sets_it() {
-    let world = World::new(&[("1", "todo")]).set("/logging", json!({"format": "json"}));
-    world.once().expect(0);
+    let world = World::new(&[("1", "todo")])
+        .set("/logging", json!({"format": "json"}))
+        .work("hooks", json!({"after_run": "exit 1"}))
+        .work("hand_over", json!({"max_tries": 1}));
+    world.once().expect(1);
     let today = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
-    let text = std::fs::read_to_string(world.home().join(format!("logs/vik.log.{today}"))).unwrap();
-    let lines: Vec<Value> = text
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
-    let started = lines
-        .iter()
-        .find(|line| line["message"] == "attempt started")
-        .unwrap();
+    let lines = |file: &str| -> Vec<Value> {
+        let file = world.home().join(format!("logs/{file}.{today}"));
+        let text = std::fs::read_to_string(file).unwrap();
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    };
+    let id = world.session("1").id().to_owned();
+    let all = lines("vik.log");
+    // The first and the last are of the daemon's loop, the others of the attempt's own task.
+    for message in ["attempt started", "after_run failed", "attempt ended"] {
+        let line = all.iter().find(|line| line["message"] == message);
+        let line = line.unwrap_or_else(|| panic!("{message}: {all:?}"));
+        let attempt = json!([line["issue"], line["stage"], line["attempt"], line["session"]]);
+        assert_eq!(attempt, json!(["1", "work", 1, id]), "{line}");
+    }
+    let errors = lines("vik-error.log");
     assert_eq!(
-        (&started["level"], &started["issue"]),
-        (&json!("INFO"), &json!("1")),
-        "{started}"
+        (&errors[0]["issue"], &errors[0]["attempt"]),
+        (&json!("1"), &json!(1)),
+        "{errors:?}"
     );
 }
 

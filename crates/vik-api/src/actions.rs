@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use vik_core::approval::Answer;
 use vik_core::ids::{IssueId, StageName};
 use vik_core::scheduler::Command;
 
@@ -26,6 +27,23 @@ impl Action {
         match self {
             Self::Command(command) => command.issue(),
             Self::Refresh | Self::Stop { .. } => None,
+        }
+    }
+
+    /// Returns the command of `vik` that requests the action.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Refresh => "refresh",
+            Self::Stop { .. } => "stop",
+            Self::Command(Command::Pause(_)) => "pause",
+            Self::Command(Command::Resume(_)) => "resume",
+            Self::Command(Command::Cancel(_)) => "cancel",
+            Self::Command(Command::Retry(_)) => "retry",
+            Self::Command(Command::Answer(reply)) => match reply.answer {
+                Answer::Approve { .. } => "approve",
+                Answer::Deny { .. } | Answer::Instruct { .. } => "deny",
+            },
+            Self::Command(Command::Drain) => "drain",
         }
     }
 }

@@ -6,12 +6,15 @@ use std::path::PathBuf;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use jiff::Timestamp;
+use tracing::Span;
 use vik_api::SessionView;
 use vik_core::attempt::Start;
 use vik_core::ids::AttemptId;
 use vik_core::limits::Spend;
 use vik_core::workflow::Workflow;
-use vik_session::attempt::{AttemptHandle, AttemptUpdate, AttemptUpdates, CommandSender, Live, StopLevel};
+use vik_session::attempt::{
+    self, AttemptHandle, AttemptUpdate, AttemptUpdates, CommandSender, Live, StopLevel,
+};
 
 use crate::effects::Task;
 
@@ -140,8 +143,10 @@ impl Attempts {
     }
 
     /// Returns the commands of an attempt, if it is running.
-    pub(crate) fn commands(&self, attempt_id: AttemptId) -> Option<&CommandSender> {
-        self.running.get(&attempt_id).map(|running| &running.commands)
+    /// Returns the commands of an attempt, and the span for the log lines about it.
+    pub(crate) fn commands(&self, attempt_id: AttemptId) -> Option<(&CommandSender, Span)> {
+        let running = self.running.get(&attempt_id)?;
+        Some((&running.commands, attempt::span(&running.start)))
     }
 
     /// Returns the attempts for a status, oldest first.

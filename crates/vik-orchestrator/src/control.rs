@@ -64,7 +64,8 @@ impl Orchestrator {
                 let _ = answer.send(explanation);
             }
             ControlRequest::Act { action, by, answer } => {
-                tracing::info!(%by, ?action, "request received");
+                let issue = action.issue().map(IssueId::as_str);
+                tracing::info!(%by, action = action.as_str(), issue, "request received");
                 self.act(action, by, answer);
             }
         }

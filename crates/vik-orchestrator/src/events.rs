@@ -7,7 +7,7 @@ use vik_core::decision_kind::DecisionKind;
 use vik_core::ids::{AttemptId, IssueId};
 use vik_core::machine::{IssueMachine, RunEvent};
 use vik_core::scheduler::{Expired, Input, LookupResult, RemovalCause};
-use vik_session::attempt::{AttemptEnd, AttemptUpdate, Finish};
+use vik_session::attempt::{self, AttemptEnd, AttemptUpdate, Finish};
 use vik_session::host::millis;
 use vik_store::ledger::CommitError;
 use vik_workflow::Reload;
@@ -64,8 +64,9 @@ impl Orchestrator {
         let Some(start) = self.attempts.remove(attempt_id) else {
             return;
         };
+        let span = attempt::span(&start);
         tracing::info!(
-            issue = start.issue.id.as_str(), stage = %start.stage.name, session = %attempt_id,
+            parent: &span,
             outcome = %end.ended.result.outcome, class = end.ended.result.failure_class.map(|class| class.as_str()),
             reason = end.ended.result.reason, duration_ms = end.ended.duration_ms, "attempt ended"
         );
@@ -84,7 +85,8 @@ impl Orchestrator {
 
     fn on_attempt_detached(&mut self, attempt_id: AttemptId) {
         if let Some(start) = self.attempts.remove(attempt_id) {
-            tracing::info!(issue = start.issue.id.as_str(), session = %attempt_id, "attempt detached: its agent keeps running under its shim");
+            let span = attempt::span(&start);
+            tracing::info!(parent: &span, "attempt detached: its agent keeps running under its shim");
         }
     }
 

@@ -14,6 +14,7 @@ use vik_core::outcome::Outcome;
 use vik_core::scheduler::{Effect, Input, Quiescence, RemovalCause, Scheduler};
 use vik_core::time::Now;
 use vik_core::workflow::Workflow;
+use vik_session::attempt;
 use vik_workflow::Watch;
 
 use crate::attempts::{Attempts, NewAttempt};
@@ -217,20 +218,20 @@ impl Orchestrator {
                 Effect::Start(start) => self.start(start),
                 Effect::HandOver(start) => self.hand_over(start),
                 Effect::Stop { attempt_id, why } => {
-                    if let Some(commands) = self.attempts.commands(attempt_id) {
-                        tracing::info!(session = %attempt_id, ?why, "stopping an attempt");
+                    if let Some((commands, span)) = self.attempts.commands(attempt_id) {
+                        tracing::info!(parent: &span, %why, "stopping an attempt");
                         commands.stop(why);
                     }
                 }
                 Effect::DeliverAnswer { attempt_id, answered } => {
-                    if let Some(commands) = self.attempts.commands(attempt_id) {
-                        tracing::info!(session = %attempt_id, by = answered.by, answer = answered.answer.as_str(), "request answered");
+                    if let Some((commands, span)) = self.attempts.commands(attempt_id) {
+                        tracing::info!(parent: &span, by = answered.by, answer = answered.answer.as_str(), "request answered");
                         commands.answer(answered);
                     }
                 }
                 Effect::Warn { attempt_id, limit } => {
-                    if let Some(commands) = self.attempts.commands(attempt_id) {
-                        tracing::warn!(session = %attempt_id, ?limit, "a limit is almost reached");
+                    if let Some((commands, span)) = self.attempts.commands(attempt_id) {
+                        tracing::warn!(parent: &span, %limit, "a limit is almost reached");
                         commands.warn(limit);
                     }
                 }
@@ -253,10 +254,8 @@ impl Orchestrator {
     /// Recovers the attempts of an earlier daemon before new decisions are made.
     fn recover_attempts(&mut self) {
         for start in self.attempts.take_inherited() {
-            tracing::info!(
-                issue = start.issue.id.as_str(), stage = %start.stage.name, session = %start.attempt_id,
-                "recovering an attempt of an earlier daemon"
-            );
+            let span = attempt::span(&start);
+            tracing::info!(parent: &span, "recovering an attempt of an earlier daemon");
             let since = self.since(&start).unwrap_or(self.lifecycle.started_at);
             self.run_attempt(Box::new(start), since, true);
         }
@@ -303,10 +302,8 @@ impl Orchestrator {
                 report,
             });
         }
-        tracing::info!(
-            issue = start.issue.id.as_str(), stage = %start.stage.name, agent = %start.stage.agent,
-            attempt = start.attempt, session = %start.attempt_id, "attempt started"
-        );
+        let span = attempt::span(&start);
+        tracing::info!(parent: &span, agent = %start.stage.agent, "attempt started");
         let since = self.now().wall;
         self.run_attempt(start, since, false);
     }
@@ -327,10 +324,8 @@ impl Orchestrator {
     }
 
     fn hand_over(&mut self, start: Box<Start>) {
-        tracing::info!(
-            issue = start.issue.id.as_str(), stage = %start.stage.name, session = %start.attempt_id,
-            "handing over again"
-        );
+        let span = attempt::span(&start);
+        tracing::info!(parent: &span, "handing over again");
         let handle = self.effects.hand_over(start.clone());
         let log = self.effects.attempt_log(&start);
         let attempt = NewAttempt {

@@ -1,18 +1,22 @@
 //! Logs: two daily files in the home, one with all lines and one with errors, and their retention.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
+use std::fmt;
 use std::io::{self, Write as _};
 use std::panic::PanicHookInfo;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use tracing::Level;
+use tracing::{Event, Level, Subscriber};
 use tracing_appender::rolling::{RollingFileAppender, Rotation};
 use tracing_subscriber::filter::LevelFilter;
-use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::format::{JsonFields, Writer};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields as _, FormattedFields, MakeWriter};
 use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::{LookupSpan, Scope};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry};
+use vik_base::clock;
 use vik_core::workflow::LogFormat;
 use vik_workspace::fs as private;
 
@@ -91,12 +95,44 @@ where
         LogFormat::Text => layer.with_ansi(ansi).with_filter(level).boxed(),
         // Log collectors expect flat objects: fields are beside the message.
         LogFormat::Json => layer
-            .json()
-            .flatten_event(true)
-            .with_current_span(false)
-            .with_span_list(false)
+            .fmt_fields(JsonFields::new())
+            .event_format(FlatJson)
             .with_filter(level)
             .boxed(),
+    }
+}
+
+/// Formats an event as one flat JSON object, as log collectors expect it: the fields of its spans
+/// and its own beside the message.
+struct FlatJson;
+
+impl<S> FormatEvent<S, JsonFields> for FlatJson
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, JsonFields>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut line = serde_json::Map::new();
+        line.insert("timestamp".to_owned(), clock::now().to_string().into());
+        line.insert("level".to_owned(), event.metadata().level().as_str().into());
+        let mut add = |fields: &str| {
+            let fields: serde_json::Map<_, _> = serde_json::from_str(fields).map_err(|_| fmt::Error)?;
+            line.extend(fields);
+            Ok(())
+        };
+        for span in context.event_scope().into_iter().flat_map(Scope::from_root) {
+            if let Some(fields) = span.extensions().get::<FormattedFields<JsonFields>>() {
+                add(fields)?;
+            }
+        }
+        let mut own = String::new();
+        context.format_fields(Writer::new(&mut own), event)?;
+        add(&own)?;
+        writeln!(writer, "{}", serde_json::Value::Object(line))
     }
 }
 
@@ -238,6 +274,27 @@ mod tests {
     fn text_line_shows_level_message_and_fields() {
         let text = written(LogFormat::Text, || tracing::info!(count = 3, "done"));
         assert!(text.ends_with(" INFO done count=3\n"), "{text}");
+    }
+
+    #[test]
+    fn lines_within_an_attempt_carry_its_fields() {
+        let log = || {
+            let attempt = tracing::error_span!("attempt", issue = "7 \"x\"", stage = "review", attempt = 2);
+            tracing::error!(parent: &attempt, file = "a", "cannot write");
+        };
+        let text = written(LogFormat::Text, log);
+        let expected =
+            "ERROR attempt{issue=\"7 \\\"x\\\"\" stage=\"review\" attempt=2}: cannot write file=\"a\"\n";
+        assert!(text.ends_with(expected), "{text}");
+
+        let line: serde_json::Value = serde_json::from_str(&written(LogFormat::Json, log)).unwrap();
+        let mut line = line.as_object().unwrap().clone();
+        line.remove("timestamp").unwrap();
+        let expected = serde_json::json!({
+            "level": "ERROR", "message": "cannot write", "file": "a",
+            "issue": "7 \"x\"", "stage": "review", "attempt": 2,
+        });
+        assert_eq!(serde_json::Value::Object(line), expected);
     }
 
     #[test]

@@ -121,7 +121,7 @@ impl AttemptContext<'_> {
         match taken.await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error @ TakeOverError::Stopped)) => {
-                tracing::warn!(session = self.id, "{error}");
+                tracing::warn!("{error}");
                 let cause = self.attempt.commands.stop_cause();
                 Err(cause.map_or_else(|| failed(&error), |cause| cause.failure()))
             }

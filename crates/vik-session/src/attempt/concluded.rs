@@ -92,7 +92,7 @@ impl<'a> Concluded<'a> {
         updates.set_facts(|facts| facts.phase = LivePhase::Finishing);
         let failure = self.run_after(source, acquired).await.err()?;
         let error = &failure.reason;
-        tracing::error!(issue = start.issue.id.as_str(), stage = %start.stage.name, error, "after_run failed");
+        tracing::error!(error, "after_run failed");
         Some(failure)
     }
 

@@ -65,11 +65,7 @@ impl<'a> EndedTree<'a> {
             if let Err(error) = reader.detach() {
                 // The next daemon maps these events from the raw file.
                 let error = report::chain(&error);
-                tracing::warn!(
-                    session = cx.id,
-                    error,
-                    "cannot write the last events to the session log"
-                );
+                tracing::warn!(error, "cannot write the last events to the session log");
             }
             return Err(Detached);
         }

@@ -87,11 +87,7 @@ impl<'a> Judged<'a> {
         };
         let ended = self.ended(failure);
         if let Err(failure) = cx.note(Step::over(&ended)) {
-            tracing::error!(
-                session = cx.id,
-                error = failure.reason,
-                "cannot write the end of the journal"
-            );
+            tracing::error!(error = failure.reason, "cannot write the end of the journal");
             if let Some(error) = cx.disk.broken() {
                 return Err(error);
             }

@@ -112,7 +112,6 @@ impl AttemptContext<'_> {
         let differ = spawn_blocking(move || logins.exchange(true)).await;
         for file in differ.unwrap_or_default() {
             tracing::warn!(
-                session = self.id,
                 file,
                 agent = self.start().stage.agent.as_str(),
                 "the agent left a login that is not a refresh of its profile's login: the profile keeps its own; log in again if the provider refuses it"

@@ -68,5 +68,5 @@ pub use opened::Attempt;
 pub use outputs::sample as sample_output;
 pub use runner::run;
 pub use scripts::PROMPT;
-pub use task::{spawn, spawn_hand_over};
+pub use task::{span, spawn, spawn_hand_over};
 pub use updates::{AttemptUpdate, AttemptUpdates, UpdateSender};

@@ -63,7 +63,7 @@ impl<'a> Opened<'a> {
         if boot == boot_id() {
             match cx.host().supervisor.adopt(&spec, shim, agent).await {
                 Ok(supervised) => {
-                    tracing::info!(session = cx.id, "agent taken over");
+                    tracing::info!("agent taken over");
                     if stopping.is_some() {
                         supervised.stop();
                     }
@@ -82,7 +82,7 @@ impl<'a> Opened<'a> {
                 Err(AdoptError::NoControl { .. }) => {}
                 Err(error) => {
                     let error = report::chain(&error);
-                    tracing::warn!(session = cx.id, error, "cannot adopt an agent: killing it");
+                    tracing::warn!(error, "cannot adopt an agent: killing it");
                 }
             }
         }

@@ -36,10 +36,7 @@ pub async fn run(attempt: Attempt) -> Finish {
             // Its agent may be alive under its shim.
             Err(OpenError::TooManyOpenFiles) => {
                 if !std::mem::replace(&mut waits, true) {
-                    tracing::warn!(
-                        session = %attempt.start.attempt_id,
-                        "too many open files: the attempt waits until some are closed"
-                    );
+                    tracing::warn!("too many open files: the attempt waits until some are closed");
                 }
                 tokio::select! {
                     () = attempt.commands.detached() => return Finish::Detached,

@@ -228,11 +228,7 @@ impl WatchedAgent<'_> {
             trouble: failure.clone(),
         };
         if let Err(error) = self.cx.note(step) {
-            tracing::warn!(
-                session = self.cx.id,
-                error = error.reason,
-                "cannot record a stop in the journal"
-            );
+            tracing::warn!(error = error.reason, "cannot record a stop in the journal");
         }
         self.handle.stop();
         self.course = Course::Stopping(failure);

@@ -43,7 +43,7 @@ impl AttemptContext<'_> {
         if let Err(error) = written {
             self.disk.note(&error);
             let error = report::chain(&error);
-            tracing::warn!(session = self.id, error, "cannot write a line to the session log");
+            tracing::warn!(error, "cannot write a line to the session log");
         }
     }
 
@@ -70,7 +70,7 @@ impl AttemptContext<'_> {
         if let Err(error) = closed {
             self.disk.note(&error);
             let error = report::chain(&error);
-            tracing::error!(session = self.id, error, "cannot write the end of a session log");
+            tracing::error!(error, "cannot write the end of a session log");
         }
     }
 

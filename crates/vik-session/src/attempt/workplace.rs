@@ -236,11 +236,7 @@ impl ScriptRunner<'_> {
 fn record_repository(host: &Host, issue: &IssueId, workspace: &Workspace) {
     if let Err(error) = git::take_record(&host.layout, issue, workspace) {
         let error = report::chain(&error);
-        tracing::warn!(
-            issue = issue.as_str(),
-            error,
-            "the git repository of the workspace was not recorded"
-        );
+        tracing::warn!(error, "the git repository of the workspace was not recorded");
     }
 }
 
