@@ -19,6 +19,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod actions;
+mod daemon_log;
 mod error;
 mod explain;
 mod notify;
@@ -35,13 +36,16 @@ mod status;
 mod trace;
 
 pub use actions::{Action, ApprovalDecision, Retry, Steered, Stop, WhichIssue};
+pub use daemon_log::{DaemonLogLine, DaemonLogPage, LogLevel};
 pub use error::ErrorBody;
 pub use explain::{
     DecisionView, Explained, Explanation, HoldView, RootCauseView, StageIntentView, StageState, StageView,
     TrustView,
 };
 pub use notify::{Notification, NotifiedItem, NotifierView};
-pub use pages::{Decided, DecisionsPage, EventsPage, Health, IssuesPage, RunsPage, StderrTail};
+pub use pages::{
+    Decided, DecisionsPage, EventsPage, Health, IssuesPage, PullsPage, RunsPage, StderrTail, WorkflowPage,
+};
 pub use problem::{PROBLEM_JSON, Problem};
 pub use report::{AgentFigures, EndFigures, Figures, Part, ReportView, StageFigures};
 pub use retention::{KeptView, RemovedView, RetentionView};
@@ -51,7 +55,7 @@ pub use sessions::{DiffView, Excerpt, Fact, FeedEvent, FileChange, FileDiff, Scr
 pub use sign_ins::{Link, SignIn, SignInView, SignInsPage, SignedIn};
 pub use spend::{DayView, LifeView, LimitView, SpendView};
 pub use status::{
-    ApiView, ApprovalView, Daemon, DaemonState, LastPull, LedgerView, ParkedView, PullCounts, RejectedEdit,
+    ApiView, ApprovalView, Daemon, DaemonState, LedgerView, ParkedView, PullCounts, PullView, RejectedEdit,
     SCHEMA, SessionView, StageDef, Status, WaitingView, WorkflowView,
 };
 pub use trace::{

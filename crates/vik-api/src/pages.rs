@@ -1,12 +1,15 @@
 //! Lists in pages.
 
+use std::path::PathBuf;
+
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use vik_core::ids::IssueId;
+use vik_core::workflow::Setting;
 
-use crate::{DecisionView, Explanation, RunView};
+use crate::{DecisionView, Explanation, PullView, RunView, WorkflowView};
 
 /// `GET /api/v1/issues`: the status of issues, in the order of their ids.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -30,6 +33,28 @@ pub struct RunsPage {
     pub runs: Vec<RunView>,
     /// Whether there are older entries beyond `limit`.
     pub more: bool,
+}
+
+/// `GET /api/v1/pulls`: the latest first, since the daemon started.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct PullsPage {
+    /// [`SCHEMA`](crate::SCHEMA).
+    pub schema: u32,
+    /// The pulls, up to 200.
+    pub pulls: Vec<PullView>,
+}
+
+/// `GET /api/v1/workflow`: the workflow that is in force.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct WorkflowPage {
+    /// [`SCHEMA`](crate::SCHEMA).
+    pub schema: u32,
+    /// The workflow file.
+    pub path: PathBuf,
+    /// When it was read, and the state of a newer edit, as in the status.
+    pub workflow: Option<WorkflowView>,
+    /// All values, also defaults.
+    pub settings: Vec<Setting>,
 }
 
 /// `GET /api/v1/decisions`: the latest first.

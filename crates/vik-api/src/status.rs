@@ -23,7 +23,7 @@ pub struct Status {
     #[serde(flatten)]
     pub daemon: Daemon,
     /// The last pull; absent before the first one ended.
-    pub last_pull: Option<LastPull>,
+    pub last_pull: Option<PullView>,
     /// Pulls since the daemon started.
     pub pulls: PullCounts,
     /// The running attempts.
@@ -188,7 +188,7 @@ pub enum DaemonState {
 
 /// The result of a pull.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct LastPull {
+pub struct PullView {
     /// When it ended.
     #[schemars(with = "String")]
     pub at: Timestamp,

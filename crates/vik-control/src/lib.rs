@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod daemon_log;
 pub mod figures;
 pub mod history;
 pub mod http;

@@ -1,10 +1,14 @@
 //! Requests to the loop: of the API, of webhooks and of the schedule.
 
+use std::sync::Arc;
+
 use tokio::sync::oneshot;
-use vik_api::{Action, ErrorBody, Explanation, IssuesPage, SCHEMA, Status};
+use vik_api::{Action, ErrorBody, Explanation, IssuesPage, PullView, SCHEMA, Status};
 use vik_base::report::ErrorCode;
 use vik_core::ids::IssueId;
 use vik_core::scheduler::{Actor, Command, CommandResult, Input};
+
+use vik_core::workflow::Workflow;
 
 use crate::status::StatusParts;
 use crate::{Orchestrator, api_view};
@@ -29,6 +33,10 @@ pub enum ControlRequest {
         issue: IssueId,
         answer: oneshot::Sender<Option<Explanation>>,
     },
+    /// The workflow that is in force.
+    Workflow(oneshot::Sender<Arc<Workflow>>),
+    /// The latest pulls, latest first.
+    Pulls(oneshot::Sender<Vec<PullView>>),
     /// An action of a person or of a component.
     Act {
         action: Action,
@@ -62,6 +70,12 @@ impl Orchestrator {
                     explanation.workspace = self.retention.why_kept(&issue, &self.workflow);
                 }
                 let _ = answer.send(explanation);
+            }
+            ControlRequest::Workflow(answer) => {
+                let _ = answer.send(Arc::clone(&self.workflow));
+            }
+            ControlRequest::Pulls(answer) => {
+                let _ = answer.send(self.pulls.recent().cloned().collect());
             }
             ControlRequest::Act { action, by, answer } => {
                 let issue = action.issue().map(IssueId::as_str);

@@ -1,9 +1,9 @@
 //! When pulls are due, and what their results mean.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use vik_api::{LastPull, PullCounts};
+use vik_api::{PullCounts, PullView};
 use vik_base::report::{self, one_line};
 use vik_core::backoff;
 use vik_core::ids::IssueId;
@@ -28,6 +28,9 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(5 * 60);
 /// The maximum number of warnings in a status.
 const MAX_WARNINGS: usize = 20;
 
+/// The number of pulls that are remembered.
+const MAX_RECENT: usize = 200;
+
 /// The pulls: at most one runs at a time.
 pub(crate) struct PullLoop {
     running: Option<Task<PullStep>>,
@@ -40,7 +43,8 @@ pub(crate) struct PullLoop {
     /// The number of pulls that were started.
     count: u64,
     counts: PullCounts,
-    last: Option<LastPull>,
+    /// The latest pulls, latest first.
+    recent: VecDeque<PullView>,
     last_good: Option<LastGoodPull>,
     /// The fields of the last good pull that have the wrong type.
     field_warnings: BTreeSet<FieldWarning>,
@@ -103,7 +107,7 @@ impl PullLoop {
             started: None,
             count: 0,
             counts: PullCounts::default(),
-            last: None,
+            recent: VecDeque::new(),
             last_good: None,
             field_warnings: BTreeSet::new(),
             named: named.collect(),
@@ -129,8 +133,13 @@ impl PullLoop {
         self.counts
     }
 
-    pub(crate) fn last(&self) -> Option<&LastPull> {
-        self.last.as_ref()
+    pub(crate) fn last(&self) -> Option<&PullView> {
+        self.recent.front()
+    }
+
+    /// Returns the latest pulls, latest first.
+    pub(crate) fn recent(&self) -> impl Iterator<Item = &PullView> {
+        self.recent.iter()
     }
 
     pub(crate) fn misspelled(&self) -> &[String] {
@@ -300,7 +309,7 @@ impl PullLoop {
     ) {
         self.counts.ok += 1;
         self.counts.failed_in_a_row = 0;
-        let last = LastPull {
+        let last = PullView {
             at: context.effects.now().wall,
             ok: true,
             issues: pull.issues,
@@ -333,7 +342,7 @@ impl PullLoop {
     }
 
     fn on_failure(&mut self, error: &PullError, duration: Duration, context: &mut PullContext<'_>) {
-        let mut last = LastPull {
+        let mut last = PullView {
             at: context.effects.now().wall,
             ok: false,
             issues: 0,
@@ -344,7 +353,7 @@ impl PullLoop {
             next_at: None,
         };
         if matches!(error, PullError::Cancelled) && context.is_cancelled {
-            self.last = Some(last);
+            self.push(last);
             return;
         }
         self.counts.failed += 1;
@@ -371,10 +380,15 @@ impl PullLoop {
         backoff::doubled(idle, failed, LONGEST_BACKOFF.max(idle)).max(requested)
     }
 
+    fn push(&mut self, pull: PullView) {
+        self.recent.truncate(MAX_RECENT - 1);
+        self.recent.push_front(pull);
+    }
+
     /// Schedules the next pull after the wait, or earlier if it was requested in the meantime.
-    fn finish(&mut self, last: LastPull, wait: Duration, context: &mut PullContext<'_>) {
+    fn finish(&mut self, last: PullView, wait: Duration, context: &mut PullContext<'_>) {
         let now = context.effects.now().mono;
-        self.last = Some(last);
+        self.push(last);
         self.due = Some(now.plus(wait));
         if std::mem::take(&mut self.again) {
             self.hasten(now);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use vik_api::{ApiView, Daemon, LastPull, LedgerView, NotifierView, ParkedView, SCHEMA, Status};
+use vik_api::{ApiView, Daemon, LedgerView, NotifierView, ParkedView, PullView, SCHEMA, Status};
 use vik_base::report;
 use vik_core::ids::IssueId;
 use vik_core::machine::Phase;
@@ -99,7 +99,7 @@ impl StatusSources {
                 workflow_path: self.workflow_path.clone(),
                 home: Some(self.home.clone()),
             },
-            last_pull: parts.pulls.last().map(|last| LastPull {
+            last_pull: parts.pulls.last().map(|last| PullView {
                 next_at: parts.pulls.next_after_failure().map(|due| now.wall_at(due)),
                 ..last.clone()
             }),

@@ -1,7 +1,7 @@
 use jiff::{SignedDuration, Timestamp};
 use vik_api::{
-    ApiView, ApprovalView, Daemon, DaemonState, DayView, KeptView, LastPull, LedgerView, LimitView,
-    NotifierView, ParkedView, PullCounts, RejectedEdit, RemovedView, RetentionView, SCHEMA, SessionView,
+    ApiView, ApprovalView, Daemon, DaemonState, DayView, KeptView, LedgerView, LimitView, NotifierView,
+    ParkedView, PullCounts, PullView, RejectedEdit, RemovedView, RetentionView, SCHEMA, SessionView,
     SpendView, Status, WaitingView, WorkflowView,
 };
 use vik_core::approval::{Call, Gate, OnTimeout, Request};
@@ -129,7 +129,7 @@ fn eventful() -> Status {
             workflow_path: "/home/u/project/workflow.yml".into(),
             home: Some("/home/u/project/.vik".into()),
         },
-        last_pull: Some(LastPull {
+        last_pull: Some(PullView {
             at: ago(2),
             ok: false,
             issues: 0,
@@ -286,7 +286,7 @@ fn quiet_status_shows_the_dashboard_and_today_if_spent() {
     ) = (Vec::new(), Vec::new(), Vec::new(), 0);
     (status.paused, status.workflow, status.ledger) = (false, None, None);
     status.paused_issues.clear();
-    status.last_pull = Some(LastPull {
+    status.last_pull = Some(PullView {
         at: ago(2),
         ok: true,
         issues: 1,

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use vik_api::{
-    ApprovalView, DayView, LastPull, ParkedView, SessionView, SpendView, Status, WaitingView, WorkflowView,
+    ApprovalView, DayView, ParkedView, PullView, SessionView, SpendView, Status, WaitingView, WorkflowView,
 };
 use vik_base::report::{
     ago, cost, count, elapsed_suffix, one_line, short, spent, table_within, until, when, wrap,
@@ -67,7 +67,7 @@ fn head(status: &Status, now: Timestamp) -> String {
     out
 }
 
-fn last_pull(pull: Option<&LastPull>, failed_in_a_row: u64, now: Timestamp) -> String {
+fn last_pull(pull: Option<&PullView>, failed_in_a_row: u64, now: Timestamp) -> String {
     match pull {
         None => "no pull has completed yet\n".to_owned(),
         Some(pull) if pull.ok => {

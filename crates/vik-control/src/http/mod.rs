@@ -21,6 +21,7 @@ mod read;
 mod report;
 mod route;
 mod routes;
+mod service;
 mod sessions;
 mod sign_ins;
 mod signing;

@@ -8,8 +8,9 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use vik_api::{
-    DecisionsPage, DiffView, EventsPage, Explained, FeedEvent, Health, IssuesPage, Link, ReportView,
-    RunsPage, SessionDetail, SignIn, SignInsPage, SignedIn, Status, StderrTail,
+    DaemonLogPage, DecisionsPage, DiffView, EventsPage, Explained, FeedEvent, Health, IssuesPage, Link,
+    PullsPage, ReportView, RunsPage, SessionDetail, SignIn, SignInsPage, SignedIn, Status, StderrTail,
+    WorkflowPage,
 };
 use vik_base::report::ErrorCode;
 
@@ -19,6 +20,7 @@ use super::openapi::openapi;
 use super::read::{self, IssuesQuery, PastQuery, RunsQuery};
 use super::report::{self, ReportQuery};
 use super::route::{ResponseBody, Route, json, schema_of};
+use super::service::{self, LogQuery};
 use super::sessions::{self, EventsQuery, StderrQuery};
 use super::{health, metrics, pages, signing, verbs};
 
@@ -86,6 +88,25 @@ pub fn routes() -> Vec<Route> {
             get(read::decisions),
         )
         .query::<PastQuery>(),
+        Route::get(
+            "/workflow",
+            "Show the workflow in force: all values, also defaults, without possible secrets",
+            json::<WorkflowPage>(),
+            get(service::workflow),
+        ),
+        Route::get(
+            "/pulls",
+            "List the latest pulls since the daemon started, latest first",
+            json::<PullsPage>(),
+            get(service::pulls),
+        ),
+        Route::get(
+            "/log",
+            "List lines of the daemon's log, latest first",
+            json::<DaemonLogPage>(),
+            get(service::log),
+        )
+        .query::<LogQuery>(),
         Route::get(
             "/report",
             "Report the work and the cost of a period",

@@ -5,12 +5,15 @@
 //! name in the file differs from that in the model, or if it is a text of the user.
 
 mod leaves;
+mod settings;
 
 use std::fmt;
 
 use serde::Serialize;
 
 use super::{Webhooks, Workflow};
+pub use settings::{Setting, settings};
+
 use leaves::{Leaf, Leaves, Shown, section_rank};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -15,7 +15,7 @@ pub mod triggers;
 mod when;
 
 pub use approve::{ApprovePolicy, CallRule};
-pub use diff::{Edit, EditKind, applied, edits};
+pub use diff::{Edit, EditKind, Setting, applied, edits, settings};
 pub use http::Http;
 pub use intent::{OnViolation, ScopeConflicts, StageIntent, TrustPolicy, Untrusted};
 pub use model::{

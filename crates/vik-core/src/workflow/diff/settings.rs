@@ -1,0 +1,36 @@
+//! The values of a workflow that is in force.
+
+use serde::{Deserialize, Serialize};
+
+use super::leaves::{Leaves, Shown};
+use crate::workflow::Workflow;
+
+/// A value of a workflow, also if it is a default.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Setting {
+    /// The key in the file, such as `issue.stages.plan.timeout`.
+    pub key: String,
+    /// The value; `null` if it may contain a secret.
+    pub value: Option<String>,
+}
+
+/// Returns the values of a workflow in the order of the model, without unset ones and without
+/// possible secrets.
+///
+/// The scripts and prompts of stages are included: an attempt shows them as well. Of other commands
+/// only the number of lines is.
+pub fn settings(workflow: &Workflow) -> Vec<Setting> {
+    let leaves = Leaves::of(workflow);
+    let set = leaves.all.iter().filter(|leaf| !leaf.value.is_null());
+    set.map(|leaf| {
+        let key = leaf.key();
+        let value = match leaf.shown() {
+            Shown::As(text) => Some(text),
+            Shown::Lines(_) if key.starts_with("issue.") => leaf.value.as_str().map(str::to_owned),
+            Shown::Lines(count) => Some(super::lines(count)),
+            Shown::Hidden => None,
+        };
+        Setting { key, value }
+    })
+    .collect()
+}
