@@ -17,6 +17,9 @@ pub enum Action {
         /// Leave the agents to their shims, for the next daemon.
         keep_sessions: bool,
     },
+    /// Move the issue back to the state of a stage whose run has ended, so that the stage runs
+    /// again.
+    RunAgain { issue: IssueId, stage: StageName },
     /// A command that the scheduler decides.
     Command(Command),
 }
@@ -26,6 +29,7 @@ impl Action {
     pub fn issue(&self) -> Option<&IssueId> {
         match self {
             Self::Command(command) => command.issue(),
+            Self::RunAgain { issue, .. } => Some(issue),
             Self::Refresh | Self::Stop { .. } => None,
         }
     }
@@ -35,6 +39,7 @@ impl Action {
         match self {
             Self::Refresh => "refresh",
             Self::Stop { .. } => "stop",
+            Self::RunAgain { .. } => "run again",
             Self::Command(Command::Pause(_)) => "pause",
             Self::Command(Command::Resume(_)) => "resume",
             Self::Command(Command::Cancel(_)) => "cancel",
@@ -86,6 +91,14 @@ pub struct Retry {
     /// Run the agent again although its work is done and only the hand-over failed.
     #[serde(default)]
     pub agent: bool,
+}
+
+/// `POST /api/v1/issues/{id}/run-again`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunAgain {
+    /// The stage to run again.
+    pub stage: StageName,
 }
 
 /// `POST /api/v1/issues/{id}/approve`, `POST /api/v1/issues/{id}/deny`.

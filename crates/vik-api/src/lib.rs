@@ -35,7 +35,7 @@ mod spend;
 mod status;
 mod trace;
 
-pub use actions::{Action, ApprovalDecision, Retry, Steered, Stop, WhichIssue};
+pub use actions::{Action, ApprovalDecision, Retry, RunAgain, Steered, Stop, WhichIssue};
 pub use daemon_log::{DaemonLogLine, DaemonLogPage, LogLevel};
 pub use error::ErrorBody;
 pub use explain::{

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::json;
 use vik_api::{
-    Action, ApprovalDecision, DiffView, EventsPage, Explained, IssuesPage, Link, Retry, SignInsPage, Status,
-    Steered, Stop, WhichIssue,
+    Action, ApprovalDecision, DiffView, EventsPage, Explained, IssuesPage, Link, Retry, RunAgain,
+    SignInsPage, Status, Steered, Stop, WhichIssue,
 };
 use vik_core::approval::Answer;
 use vik_core::ids::IssueId;
@@ -83,6 +83,10 @@ impl Client {
         match action {
             Action::Refresh => self.post("refresh", &nothing).await,
             Action::Stop { keep_sessions } => self.stop(*keep_sessions).await,
+            Action::RunAgain { issue, stage } => {
+                let body = RunAgain { stage: stage.clone() };
+                self.post(&of_issue(issue, "/run-again"), &body).await
+            }
             Action::Command(Command::Pause(issue)) => self.post("pause", &which(issue)).await,
             Action::Command(Command::Resume(issue)) => self.post("resume", &which(issue)).await,
             Action::Command(Command::Cancel(issue)) => self.post(&of_issue(issue, "/cancel"), &nothing).await,

@@ -119,6 +119,8 @@ kinds! {
     RunEnded = "run_ended",
     /// The lookup of the issue before a start failed.
     LookupFailed = "show_failed",
+    /// A person had the issue moved back to the state of a stage, which then runs again.
+    RunAgain = "run_again",
     /// An attempt was started.
     Started = "started",
     /// A running attempt is being stopped.

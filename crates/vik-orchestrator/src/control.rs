@@ -95,6 +95,13 @@ impl Orchestrator {
                 }
                 return;
             }
+            Action::RunAgain { issue, stage } => {
+                let request = self.requests.add(answer);
+                if let Some(result) = self.run_again(issue, stage, by, request) {
+                    self.requests.respond(request, result);
+                }
+                return;
+            }
             Action::Refresh => self.refresh(),
             Action::Stop { keep_sessions: true } => self.stop_keeping_sessions(),
             Action::Stop { keep_sessions: false } => {

@@ -120,6 +120,7 @@ impl Orchestrator {
                 let now = self.now().wall;
                 self.retention.on_scanned(scan, now);
             }
+            TaskEnd::MovedBack(request, result) => self.on_moved_back(*request, result),
             TaskEnd::ExpiredRemoved(expired, result) => self.on_expired_removed(expired, &result),
         }
     }

@@ -29,6 +29,7 @@ mod pull_loop;
 mod reload;
 mod requests;
 mod retention;
+mod run_again;
 pub mod service_state;
 pub mod signals;
 mod status;

@@ -244,7 +244,7 @@ impl Orchestrator {
                     self.retention.on_removal_started(true);
                     self.tasks.remove_expired(expired, before, &mut *self.effects);
                 }
-                Effect::CommandResult(number, result) => self.requests.respond(number, result),
+                Effect::CommandResult(number, result) => self.requests.respond(number, Ok(result)),
                 Effect::Pull => self.pulls.request(self.now().mono),
                 Effect::RunEvent(issue, event) => self.on_run_event(&issue, &event),
             }

@@ -5,11 +5,10 @@ use std::collections::HashMap;
 use tokio::sync::oneshot;
 use vik_api::ErrorBody;
 use vik_base::report::ErrorCode;
-use vik_core::scheduler::CommandResult;
 
 use crate::ActionResult;
 
-/// The requests whose response follows when their decision is on disk.
+/// The requests whose response follows when their decision is on disk, or the tracker has answered.
 #[derive(Default)]
 pub(crate) struct Requests {
     waiting: HashMap<u64, oneshot::Sender<ActionResult>>,
@@ -17,18 +16,18 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// Adds a request, and returns the number of its command.
+    /// Adds a request, and returns its number.
     pub(crate) fn add(&mut self, answer: oneshot::Sender<ActionResult>) -> u64 {
         self.last += 1;
         self.waiting.insert(self.last, answer);
         self.last
     }
 
-    /// Responds with the result of a command.
-    pub(crate) fn respond(&mut self, number: u64, result: CommandResult) {
+    /// Responds to a request.
+    pub(crate) fn respond(&mut self, number: u64, result: ActionResult) {
         if let Some(answer) = self.waiting.remove(&number) {
             // The client may have disconnected.
-            let _ = answer.send(Ok(result));
+            let _ = answer.send(result);
         }
     }
 

@@ -6,13 +6,14 @@ use std::future::Future;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use jiff::Timestamp;
-use vik_core::ids::IssueId;
+use vik_core::ids::{IssueId, StageName};
 use vik_core::issue::Issue;
-use vik_core::scheduler::{Expired, LookupResult, Recalled, RemovalCause};
+use vik_core::scheduler::{Actor, Expired, LookupResult, Recalled, RemovalCause};
 use vik_store::ledger::CommitError;
 
 use crate::commit_queue::CommitQueue;
 use crate::effects::{Effects, ExpiredRemoval, ExpiryScan, Removal, Task};
+use crate::intake::MoveResult;
 
 /// The number of issues of which the last error of a lookup is kept, so that it is logged once.
 const MAX_LOOKUP_ERRORS: usize = 1000;
@@ -22,9 +23,22 @@ pub(crate) enum TaskEnd {
     LookedUp(IssueId, Result<LookupResult, String>),
     Removed(IssueId, RemovalCause, Removal),
     Scanned(ExpiryScan),
+    /// An issue was moved for [`Action::RunAgain`](vik_api::Action::RunAgain).
+    MovedBack(Box<MoveBack>, Result<MoveResult, String>),
     ExpiredRemoved(Expired, Result<ExpiredRemoval, String>),
     /// The ledger was asked for an issue that a lookup has found.
     Recalled(IssueId, LookupResult, Result<Recall, CommitError>),
+}
+
+/// A request to run a stage again.
+pub(crate) struct MoveBack {
+    pub(crate) issue: IssueId,
+    pub(crate) stage: StageName,
+    /// The state of the stage.
+    pub(crate) to: String,
+    pub(crate) by: Actor,
+    /// The number of the request that is to be answered.
+    pub(crate) request: u64,
 }
 
 /// What the ledger has of an issue, and how often the scheduler had dropped issues when it was
@@ -50,6 +64,11 @@ impl BackgroundTasks {
     pub(crate) fn look_up(&self, issue: IssueId, effects: &mut dyn Effects) {
         let lookup = effects.look_up(&issue);
         self.push(async { TaskEnd::LookedUp(issue, lookup.await) });
+    }
+
+    pub(crate) fn move_back(&self, request: MoveBack, effects: &mut dyn Effects) {
+        let result = effects.move_issue(&request.issue, &request.to);
+        self.push(async move { TaskEnd::MovedBack(Box::new(request), result.await) });
     }
 
     pub(crate) fn remove_workspace(&self, issue: Box<Issue>, cause: RemovalCause, effects: &mut dyn Effects) {

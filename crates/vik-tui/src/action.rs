@@ -32,6 +32,7 @@ fn verb(action: &Action) -> (&'static str, &'static str) {
     match action {
         Action::Refresh => ("refresh", "requesting a refresh"),
         Action::Stop { .. } => ("stop", "stopping"),
+        Action::RunAgain { .. } => ("run again", "moving the issue back"),
         Action::Command(command) => match command {
             Command::Pause(_) => ("pause", "pausing"),
             Command::Resume(_) => ("resume", "resuming"),
@@ -67,6 +68,7 @@ pub(crate) fn success_text(action: &Action, count: usize) -> String {
             "refresh requested: the daemon reloads the workflow and pulls the issues".to_owned()
         }
         Action::Stop { .. } => "stopping".to_owned(),
+        Action::RunAgain { issue, stage } => format!("moved {issue} back: {stage} runs again"),
         Action::Command(command) => match command {
             Command::Pause(None) => "paused: no new attempts start, running attempts continue".to_owned(),
             Command::Pause(Some(issue)) => format!("paused {issue}: running attempts continue"),

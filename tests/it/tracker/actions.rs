@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::{Value, json};
+use vik_testkit::HttpClient;
 
 use crate::support::*;
 
@@ -416,4 +417,45 @@ fn workflow_tracker_has_the_secrets_of_the_pull_outside_of_hooks() {
         world.vik(&["issue", "show", "1", "--json"]).json()["state"] == "done"
     });
     daemon.stop();
+}
+
+#[test]
+fn stage_runs_again_when_a_person_has_the_issue_moved_back() {
+    let tracked = Tracked::asking(&[STATE]).work("outputs", all_kinds());
+    let world = &tracked.world;
+    let daemon = world.daemon();
+    let client = HttpClient::unix(world.instance().join("vik.sock"));
+    let ended = || {
+        let runs = world.runs();
+        runs.iter().filter(|run| run["state"] == "ended").count()
+    };
+    eventually("the first run has ended", || ended() == 1);
+    let run_again = |stage: &str| client.post("/api/v1/issues/1/run-again", &json!({"stage": stage}));
+
+    assert_eq!(run_again("nothing").json()["code"], "unknown_stage");
+    tracked.fail("move", 1);
+    let failed = run_again("work").expect_status(503).json();
+    assert_eq!(failed["code"], "tracker_failed", "{failed}");
+    // The failed move was carried out: nothing moves the issue twice.
+    eventually("the second run has ended", || ended() == 2);
+
+    assert_eq!(run_again("work").expect_status(200).json()["count"], 1);
+    eventually("the third run has ended", || ended() == 3);
+    assert_eq!(tracked.issue("1")["state"], "done");
+    let explained = world.vik(&["explain", "1", "--json"]).expect(0).json();
+    let decisions = explained["decisions"].as_array().unwrap();
+    let again = decisions
+        .iter()
+        .filter(|decision| decision["kind"] == "run_again");
+    let again: Vec<_> = again
+        .map(|decision| decision["detail"].as_str().unwrap())
+        .collect();
+    assert_eq!(again.len(), 1, "{again:?}");
+    assert!(
+        again[0].starts_with("moved from `done` to `todo`, by "),
+        "{again:?}"
+    );
+    let missing = client.post("/api/v1/issues/99/run-again", &json!({"stage": "work"}));
+    assert_eq!(missing.expect_status(404).json()["code"], "unknown_issue");
+    daemon.stop().expect(0);
 }

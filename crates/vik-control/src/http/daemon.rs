@@ -22,6 +22,9 @@ use super::metrics::Metrics;
 /// How long the daemon's loop may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
+/// How long an answer may take that waits for the tracker.
+const TRACKER_WITHIN: Duration = Duration::from_secs(120);
+
 /// The maximum age of a shared status: many clients cause only a few queries of the loop per
 /// second.
 const FRESH: Duration = Duration::from_millis(100);
@@ -69,6 +72,14 @@ impl Daemon {
         &self,
         request: impl FnOnce(oneshot::Sender<T>) -> ControlRequest,
     ) -> Result<T, Refusal> {
+        self.ask_within(ANSWER_WITHIN, request).await
+    }
+
+    async fn ask_within<T>(
+        &self,
+        limit: Duration,
+        request: impl FnOnce(oneshot::Sender<T>) -> ControlRequest,
+    ) -> Result<T, Refusal> {
         let stopping = || {
             Refusal::new(
                 StatusCode::SERVICE_UNAVAILABLE,
@@ -78,7 +89,7 @@ impl Daemon {
         };
         let (answer, receiver) = oneshot::channel();
         self.asks.send(request(answer)).await.map_err(|_| stopping())?;
-        match tokio::time::timeout(ANSWER_WITHIN, receiver).await {
+        match tokio::time::timeout(limit, receiver).await {
             Ok(response) => response.map_err(|_| stopping()),
             Err(_) => Err(Refusal::new(
                 StatusCode::SERVICE_UNAVAILABLE,
@@ -91,8 +102,12 @@ impl Daemon {
     /// Requests an action of the daemon's loop.
     pub async fn act(&self, action: Action, by: Actor) -> Answer<Steered> {
         let issue = action.issue().cloned();
+        let limit = match action {
+            Action::RunAgain { .. } => TRACKER_WITHIN,
+            _ => ANSWER_WITHIN,
+        };
         let result = self
-            .ask(|answer| ControlRequest::Act { action, by, answer })
+            .ask_within(limit, |answer| ControlRequest::Act { action, by, answer })
             .await?;
         // The shared status is out of date.
         self.forget_status().await;

@@ -129,6 +129,7 @@ pub fn routes() -> Vec<Route> {
         verbs::cancel::route(),
         verbs::retry::route(),
         verbs::retry::former_route(),
+        verbs::run_again::route(),
         verbs::approve::route(),
         verbs::deny::route(),
         Route::post::<EmptyBody>(

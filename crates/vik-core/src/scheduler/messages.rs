@@ -84,6 +84,14 @@ pub enum Input {
     Expired(Expired),
     /// The response to [`Effect::RemoveExpired`].
     ExpiredRemoved(Expired),
+    /// A person had the issue moved back to the state of a stage, so that the stage runs again.
+    MovedBack {
+        issue: IssueId,
+        stage: StageName,
+        from: String,
+        to: String,
+        by: Actor,
+    },
     /// The number of sessions for which the process may open files. Without this input, their
     /// number is not limited.
     MaxSessions(u32),

@@ -292,6 +292,20 @@ impl Scheduler {
             Input::WorkspaceRemoved { issue, removed } => self.on_workspace_removed(&issue, removed, now),
             Input::Expired(expired) => self.on_expired(expired, now),
             Input::ExpiredRemoved(expired) => self.on_expired_removed(&expired, now),
+            Input::MovedBack {
+                issue,
+                stage,
+                from,
+                to,
+                by,
+            } => {
+                let detail = format!("moved from `{from}` to `{to}`, by {by}");
+                let about = DecisionSubject {
+                    stage: Some(&stage),
+                    ..DecisionSubject::issue(&issue)
+                };
+                self.decide(now, DecisionKind::RunAgain, about, detail);
+            }
             Input::MaxSessions(most) => self.max_sessions = Some(most),
             Input::Pressure(why) => self.on_pressure(why, now),
             Input::Reloaded(workflow) => self.on_reloaded(workflow, now),

@@ -1,5 +1,6 @@
 //! Takes snapshots of issues: runs the pull command and parses its output.
 
+mod move_issue;
 mod show;
 
 use std::future::Future;
@@ -19,6 +20,7 @@ use vik_session::secrets::masked::read_tail;
 use vik_session::secrets::{Resolver, SecretError};
 use vik_workspace::fs::create_private_dir_all;
 
+pub use move_issue::{MoveResult, move_issue};
 pub use show::{ShowError, show};
 
 /// The maximum output of a pull, in bytes.

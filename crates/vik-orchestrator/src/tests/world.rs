@@ -30,7 +30,7 @@ use vik_session::attempt::{AttemptEnd, AttemptHandle, AttemptLink, Finish};
 use vik_store::ledger::{CommitError, LedgerError};
 use vik_workflow::LoadedWorkflow;
 
-use crate::intake::PullError;
+use crate::intake::{MoveResult, PullError};
 use crate::signals::Signals;
 use crate::*;
 
@@ -227,6 +227,10 @@ impl Effects for ScriptedEffects {
 
     fn look_up(&mut self, _: &IssueId) -> Task<Result<LookupResult, String>> {
         panic!("no workflow has `issues.show`")
+    }
+
+    fn move_issue(&mut self, _: &IssueId, _: &str) -> Task<Result<MoveResult, String>> {
+        panic!("no workflow has `issues.tracker`")
     }
 
     fn start(&mut self, start: Box<Start>) -> AttemptHandle {

@@ -10,6 +10,7 @@ pub mod pause;
 pub mod refresh;
 pub mod resume;
 pub mod retry;
+pub mod run_again;
 pub mod stop;
 
 use std::sync::Arc;
