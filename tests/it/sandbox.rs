@@ -157,3 +157,59 @@ fn owned_scope_opens_only_its_own_folders() {
         assert_eq!(world.workspace_file("1", name), "", "{name}");
     }
 }
+
+/// Writes a program into the folder of the workflow or into a workspace.
+fn program(world: &World, path: &str, text: &str) {
+    let path = world.env.write(path, format!("#!/bin/sh\n{text}\n"));
+    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn program_beside_the_workflow_runs_and_cannot_be_changed() {
+    let world = World::new(&[("1", "todo")]);
+    // The folder of the workflow can be one that agents do not see.
+    let hidden = world.env.work().join("agents");
+    let profile = json!({
+        "runtime": "command", "command": ["./agents/agent.sh", "x"], "sandbox": {"hide": [hidden]},
+    });
+    let world = world.set("/agents/a", profile);
+    program(
+        &world,
+        "work/agents/agent.sh",
+        "pwd > where; echo $1 > argument; (echo changed >> $0) 2> refused; exit 0",
+    );
+    // A program that an agent left in the workspace has no effect.
+    let world = world.set(
+        "/issue/hooks",
+        json!({"after_create": "mkdir agents; printf '#!/bin/sh\\ntouch planted\\n' > agents/agent.sh; chmod +x agents/agent.sh"}),
+    );
+    world.once().expect(0);
+    let file = |name: &str| world.workspace_file("1", name);
+    assert_eq!(file("argument"), "x\n");
+    assert_eq!(
+        std::path::Path::new(file("where").trim()),
+        world.workspace("1").canonicalize().unwrap()
+    );
+    assert!(
+        file("refused").contains("ermission denied"),
+        "{}",
+        file("refused")
+    );
+    assert!(!world.workspace("1").join("planted").exists());
+    assert!(!world.env.read("work/agents/agent.sh").contains("changed\n"));
+}
+
+#[test]
+fn program_in_the_workspace_runs_if_the_workflow_has_none() {
+    let world = World::new(&[("1", "todo")])
+        .set(
+            "/agents/a",
+            json!({"runtime": "command", "command": ["./agent.sh"]}),
+        )
+        .set(
+            "/issue/hooks",
+            json!({"after_create": "printf '#!/bin/sh\\ntouch ran\\n' > agent.sh; chmod +x agent.sh"}),
+        );
+    world.once().expect(0);
+    assert!(world.workspace("1").join("ran").exists());
+}

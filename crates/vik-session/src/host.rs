@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use vik_core::attempt::Start;
+use vik_core::workflow::AgentProfile;
 use vik_proc::{Mark, ProcessId, ShimSpec, Supervisor};
 use vik_store::AttemptFiles;
 use vik_workspace::Layout;
@@ -141,6 +142,16 @@ impl Host {
             );
         env.insert("VIK_ISSUES_DIR".to_owned(), issues.to_string_lossy().into_owned());
         env.insert(INSTANCE_MARK.to_owned(), self.instance.clone());
+    }
+
+    /// Returns the program of an agent that the workflow names by a relative path with a `/`, such
+    /// as `./agent.sh`, if the folder of the workflow file has it. Another name is searched for on
+    /// PATH, and another relative path in the issue workspace.
+    pub fn program_beside_workflow(&self, profile: &AgentProfile) -> Option<PathBuf> {
+        let name = profile.command.first().filter(|name| name.contains('/'))?;
+        // The components leave out `.`; an absolute path replaces the folder.
+        let path: PathBuf = self.workflow_dir.join(name).components().collect();
+        (Path::new(name).is_relative() && path.is_file()).then_some(path)
     }
 
     /// Returns the specification of a shell script file that runs under the shim.

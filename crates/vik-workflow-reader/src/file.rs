@@ -171,6 +171,7 @@ section! {
     "sandbox" sandbox: optional SandboxChoice;
     /// The program and its arguments, such as `[my-agent, --flag]`. Required for the runtime
     /// `command`, which gets the prompt on stdin; for other runtimes it replaces the program name.
+    /// A relative path with a `/`, such as `./agent.sh`, is relative to the folder of this file.
     "command" command: defaults CommandLine = CommandLine::default();
     /// The output format of an agent with the runtime `command`.
     "output" output: defaults OutputFormat = OutputFormat::Text;

@@ -127,7 +127,7 @@ enum Missing {
     OnPath(String),
     /// The path does not lead to a program.
     Path(String),
-    /// The program is looked up in each issue's workspace.
+    /// The program is not beside the workflow file, so that each issue workspace must have it.
     Relative(String),
 }
 
@@ -155,9 +155,11 @@ impl Missing {
                 format!("{path} is not an executable file"),
             ),
             Self::Relative(path) => {
-                let message = format!("`{path}` is looked up in each issue's workspace: not checked");
+                let message = format!(
+                    "the folder of the workflow file has no `{path}`: each issue's workspace must have it; not checked"
+                );
                 Check::warning(GROUP, check, "agent_relative", message)
-                    .hint("use an absolute path, or a name on PATH")
+                    .hint("put the program there, or use an absolute path")
             }
         }
     }
@@ -167,15 +169,17 @@ fn locate(host: &Host, profile: &AgentProfile, env: &BTreeMap<String, String>) -
     let Some(name) = driver(profile.runtime).program(profile) else {
         return Ok(host.vik.clone());
     };
-    if name.contains('/') && !Path::new(name).is_absolute() {
+    let beside_workflow = host.program_beside_workflow(profile);
+    if beside_workflow.is_none() && name.contains('/') && Path::new(name).is_relative() {
         return Err(Missing::Relative(name.to_owned()));
     }
     let path = env.get("PATH").map_or("", String::as_str);
-    probe::find(name, path).ok_or_else(|| {
+    let name = beside_workflow.map_or_else(|| name.to_owned(), |path| path.display().to_string());
+    probe::find(&name, path).ok_or_else(|| {
         if name.contains('/') {
-            Missing::Path(name.to_owned())
+            Missing::Path(name)
         } else {
-            Missing::OnPath(name.to_owned())
+            Missing::OnPath(name)
         }
     })
 }

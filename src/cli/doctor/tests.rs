@@ -396,3 +396,27 @@ fn program_search_skips_relative_path_entries() {
     assert_eq!(probe::find("sh", "bin:."), None);
     assert_eq!(probe::find("/etc/passwd", "/bin"), None);
 }
+
+#[test]
+fn agent_program_is_found_beside_the_workflow() {
+    let (folder, path) = folder(&GOOD.replace("[/bin/sh]", "[./agent.sh]"), "Work");
+    recording(folder.path());
+    let found = |code: &str| {
+        let examination = examine_offline(&path);
+        let mut checks = examination.checks.into_iter();
+        let check = checks.find(|check| check.check == "agent.coder").unwrap();
+        assert_eq!(
+            check.code.as_deref().unwrap_or_default(),
+            code,
+            "{}",
+            check.message
+        );
+    };
+    // Old workflows have it in the repository, and so in each workspace.
+    found("agent_relative");
+    let program = folder.path().join("agent.sh");
+    fs::write(&program, "#!/bin/sh\n").unwrap();
+    found("agent_not_found");
+    fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    found("");
+}

@@ -117,6 +117,9 @@ impl<'a> Prepared<'a> {
             ));
         };
         let mut spec = cx.shim_spec(program, workdir);
+        if let Some(program) = host.program_beside_workflow(&profile) {
+            spec.program = program.into();
+        }
         spec.args = args.iter().map(Into::into).collect();
         spec.sandbox = cx.confine_agent(workdir, &mut env)?;
         cx.separate_commits(workdir)

@@ -194,6 +194,9 @@ fn plan(
     let vik = host.vik.canonicalize().unwrap_or_else(|_| host.vik.clone());
     let mut shown = vec![workdir.to_owned(), vik];
     shown.extend(repository);
+    // The folder of the workflow may be hidden; its agent must still start.
+    let program = agent.and_then(|profile| host.program_beside_workflow(profile));
+    shown.extend(program.map(|path| opened.follow(&path)).transpose()?);
     let read = opened.read()?;
     write.extend(opened.write(&read, &hidden)?);
     shown.extend(read);
