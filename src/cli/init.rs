@@ -71,6 +71,8 @@ pub enum AgentKind {
     Claude,
     /// The built-in agent
     Vex,
+    /// Any other program, with a script that runs it
+    Command,
 }
 
 /// Writes a workflow, its prompts and the files of its tracker.

@@ -25,6 +25,10 @@ const AGENTS: &[(AgentKind, &str)] = &[
         AgentKind::Vex,
         "the built-in agent, for a model API or your own server",
     ),
+    (
+        AgentKind::Command,
+        "any other program, through the script agent.sh",
+    ),
 ];
 
 /// Asks for the choices that the flags do not make. `found` is the installed agent.

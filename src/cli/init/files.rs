@@ -57,6 +57,7 @@ pub(super) fn agent_name(agent: AgentKind) -> &'static str {
         AgentKind::Codex => "codex",
         AgentKind::Claude => "claude",
         AgentKind::Vex => "vex",
+        AgentKind::Command => "command",
     }
 }
 
@@ -170,6 +171,12 @@ pub(super) fn plan(workflow: &Path, choice: &Choice) -> Vec<NewFile> {
         file("prompts/implement.md", include_str!("templates/implement.md")),
         file("prompts/review.md", include_str!("templates/review.md")),
     ];
+    if choice.agent == AgentKind::Command {
+        files.push(NewFile {
+            is_script: true,
+            ..file("agent.sh", include_str!("templates/agent.sh"))
+        });
+    }
     files.extend(program(choice.tracker).map(|(name, text)| NewFile {
         is_script: true,
         ..file(name, text)
@@ -182,6 +189,7 @@ fn workflow_text(choice: &Choice) -> String {
         AgentKind::Codex => include_str!("templates/agent-codex.yml"),
         AgentKind::Claude => include_str!("templates/agent-claude.yml"),
         AgentKind::Vex => include_str!("templates/agent-vex.yml"),
+        AgentKind::Command => include_str!("templates/agent-command.yml"),
     };
     let [todo, review, ready] = states(choice.tracker);
     let push = match choice.repository {

@@ -20,7 +20,12 @@ const TRACKERS: [TrackerKind; 7] = [
     TrackerKind::Linear,
     TrackerKind::Jira,
 ];
-const AGENTS: [AgentKind; 3] = [AgentKind::Codex, AgentKind::Claude, AgentKind::Vex];
+const AGENTS: [AgentKind; 4] = [
+    AgentKind::Codex,
+    AgentKind::Claude,
+    AgentKind::Vex,
+    AgentKind::Command,
+];
 const REPOSITORIES: [Repository; 5] = [
     Repository::None,
     Repository::Local,
@@ -294,6 +299,7 @@ fn questions_accept_numbers_names_and_empty_input() {
       1) codex    Codex CLI
       2) claude   Claude Code
       3) vex      the built-in agent, for a model API or your own server
+      4) command  any other program, through the script agent.sh
     Number or name [2]: Invalid choice.
     Number or name [2]: 
     ");
@@ -354,6 +360,37 @@ fn generated_workflow_runs_to_completion() {
     let prompts = run("git", &["log", "--format=%s", "vik/1"]);
     assert_eq!(prompts, "Do what was asked\nDo what was asked\nBegin\n");
     assert!(run("git", &["show", "vik/1:prompt.txt"]).contains("Review of issue 1"));
+}
+
+#[test]
+fn script_of_another_agent_fails_until_it_is_replaced() {
+    let env = vik_testkit::TestEnv::new(vik_testkit::bins::built("vik", "vik"));
+    let run = |program: &str, args: &[&str]| {
+        let mut command = env.command(program);
+        let output = command.args(args).stdin(Stdio::null()).output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8(text).unwrap())
+    };
+    run("git", &["init", "--quiet", "."]);
+    run("git", &["commit", "--quiet", "--allow-empty", "-m", "Begin"]);
+    assert!(run("vik", &["init", "--tracker", "files", "--agent", "command"]).0);
+    let (is_valid, report) = run("vik", &["doctor", "--offline", "--strict", "-v"]);
+    assert!(is_valid && report.contains("agent.command"), "{report}");
+    let (has_succeeded, report) = run("vik", &["run", "--once"]);
+    assert!(
+        !has_succeeded && report.contains("there is no agent in"),
+        "{report}"
+    );
+    let script = env.read("work/agent.sh");
+    let (before, _) = script.split_once("echo \"there is no agent").unwrap();
+    let agent = "git commit --quiet --allow-empty --message \"Work on $VIK_ISSUE_ID\"\n";
+    env.write("work/agent.sh", format!("{before}{agent}"));
+    assert!(run("vik", &["retry", "1"]).0);
+    let (has_succeeded, report) = run("vik", &["run", "--once"]);
+    assert!(has_succeeded, "{report}");
+    let (_, log) = run("git", &["log", "--format=%s", "vik/1"]);
+    assert_eq!(log, "Work on 1\nWork on 1\nBegin\n");
+    env.assert_nothing_left();
 }
 
 /// A tracker with one issue: its state and its labels are files beside it.
