@@ -265,6 +265,28 @@ fn outputs_are_not_applied_when_verify_fails() {
 }
 
 #[test]
+fn scripts_depend_on_the_state_that_the_agent_asks_for() {
+    for (line, is_accepted) in [(STATE, true), (LABEL, false)] {
+        let asking = Asking::new(&[line])
+            .work(
+                "verify",
+                json!("{% if outputs.state == 'review' %}exit 0{% endif %}\necho there is no commit; exit 1"),
+            )
+            .work("retry", json!({"max_attempts": 1}));
+        let file = asking.path("requested").display().to_string();
+        let moves = asking.world.on_success("done");
+        let after_run = format!("echo {{{{ outputs.state }}}} > {file}\n{moves}");
+        let asking = asking.work("hooks", json!({"after_run": after_run}));
+        asking.world.once();
+        assert_eq!(!asking.text("done").is_empty(), is_accepted, "{line}");
+        assert_eq!(
+            asking.text("requested").trim(),
+            if is_accepted { "review" } else { "" }
+        );
+    }
+}
+
+#[test]
 fn output_with_a_secret_is_refused() {
     let body = r#"{"kind":"comment","body":"I found correct-horse-battery"}"#;
     let asking = Asking::new(&[LABEL, body]).work("retry/max_attempts", json!(1));
@@ -412,7 +434,7 @@ fn examples() -> Vec<String> {
 #[test]
 fn documented_examples_are_valid_workflows() {
     let examples = examples();
-    assert_eq!(examples.len(), 3);
+    assert_eq!(examples.len(), 4);
     for example in examples {
         let env = TestEnv::new(env!("CARGO_BIN_EXE_vik"));
         env.write("work/prompts/implement.md", "Do it.");

@@ -19,6 +19,9 @@ use crate::cli::{confirm, print};
 /// The name of the check.
 const STATES: &str = "tracker.states";
 
+/// The characters of a glob that is no plain state.
+const GLOB: [char; 6] = ['!', '*', '?', '[', '{', '\\'];
+
 /// What the tracker lacks.
 #[derive(Debug, Default)]
 pub(super) struct Found {
@@ -128,15 +131,24 @@ async fn states(call: &Call<'_>, tracker: &Capabilities, cancel: &CancellationTo
     }
 }
 
-/// Returns the states of the stages, and those to which their hooks move issues.
+/// Returns the states of the stages, those to which their hooks move issues, and those that their
+/// agents may ask for.
 fn used_states(workflow: &Workflow) -> Vec<String> {
     let mut used = Vec::new();
     for stage in &workflow.issue.stages {
+        let rule = stage
+            .outputs
+            .iter()
+            .filter_map(|outputs| outputs.rules.get(&OutputKind::State));
+        let globs = rule
+            .filter_map(|rule| rule.allow.as_ref())
+            .flat_map(|allow| allow.globs());
+        let allowed = globs.map(String::as_str).filter(|glob| !glob.contains(GLOB));
         let hooks = [&stage.before_run, &stage.after_run];
         let scripts = hooks.into_iter().flatten();
         let moves = scripts.flat_map(|script| script.lines()).filter_map(moved_to);
         let states = stage.when.states.iter().map(String::as_str);
-        for state in states.chain(moves) {
+        for state in states.chain(moves).chain(allowed) {
             if !used.iter().any(|known| known == state) {
                 used.push(state.to_owned());
             }

@@ -74,6 +74,17 @@ pub(super) fn states(tracker: TrackerKind) -> [&'static str; 3] {
     }
 }
 
+/// Returns the state for an issue that the agent cannot do without a person. It is one that a new
+/// project of the tracker has, or that [`states`] requires anyway; labels are created.
+pub(super) fn needs_person(tracker: TrackerKind) -> &'static str {
+    match tracker {
+        TrackerKind::Files | TrackerKind::Github | TrackerKind::Gitlab | TrackerKind::Gitea => "needs-person",
+        TrackerKind::Redmine => "Feedback",
+        TrackerKind::Linear => "Backlog",
+        TrackerKind::Jira => "In Review",
+    }
+}
+
 /// Returns the terminal states.
 pub(super) fn terminal(tracker: TrackerKind) -> &'static str {
     match tracker {
@@ -162,13 +173,14 @@ pub(super) fn plan(workflow: &Path, choice: &Choice) -> Vec<NewFile> {
     let name = workflow
         .file_name()
         .map_or_else(|| "workflow.yml".into(), PathBuf::from);
+    let implement = include_str!("templates/implement.md").replace("@PERSON@", needs_person(choice.tracker));
     let mut files = vec![
         NewFile {
             path: name,
             text: workflow_text(choice),
             is_script: false,
         },
-        file("prompts/implement.md", include_str!("templates/implement.md")),
+        file("prompts/implement.md", &implement),
         file("prompts/review.md", include_str!("templates/review.md")),
     ];
     if choice.agent == AgentKind::Command {
@@ -227,6 +239,8 @@ fn workflow_text(choice: &Choice) -> String {
         ("@TODO@", todo.to_owned()),
         ("@REVIEW@", review.to_owned()),
         ("@READY@", ready.to_owned()),
+        ("@PERSON_YAML@", quoted(needs_person(choice.tracker))),
+        ("@PERSON@", needs_person(choice.tracker).to_owned()),
     ]
     .iter()
     .fold(text.to_owned(), |text, (placeholder, value)| {

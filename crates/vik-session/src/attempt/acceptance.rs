@@ -61,10 +61,10 @@ impl<'s> Acceptance<'s> {
     /// required, and the outputs. Returns why an output was not carried out: the work is accepted
     /// nevertheless.
     pub(super) async fn run(&mut self) -> Result<Option<HandOverFailure>, Unaccepted> {
-        // `verify` runs code that the agent wrote.
+        // `verify` runs code that the agent wrote, and may depend on what the agent asks for.
         self.take_outputs().await?;
-        self.scripts.verify(self.workdir).await?;
         let checked = self.checked_outputs()?;
+        self.scripts.verify(self.workdir).await?;
         let asked_for = checked
             .as_ref()
             .map(|checked| outputs::to_be_approved(&checked.lines, &checked.policy))

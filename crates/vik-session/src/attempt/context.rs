@@ -5,6 +5,9 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 use vik_core::attempt::Start;
 use vik_core::issue::Issue;
+use vik_core::outputs::{Output, Pursuit};
+use vik_store::AttemptFiles;
+use vik_workspace::fs as private;
 
 use crate::host::Host;
 use crate::outputs;
@@ -28,10 +31,32 @@ pub fn stage_context(host: &Host, start: &Start, workdir: &Path) -> Map<String, 
         json!({ "message": start.message.as_deref().unwrap_or("") }),
     );
     context.insert("intent".to_owned(), super::intent::value(&start.intent));
-    let file = host.attempt_files(start).outputs_dir().join(outputs::FILE_NAME);
+    let files = host.attempt_files(start);
     let policy = start.stage.outputs.as_ref();
-    context.insert("outputs".to_owned(), outputs::value(policy, &file));
+    let state = policy
+        .and_then(|_| requested_state(&files, start))
+        .unwrap_or_default();
+    let file = files.outputs_dir().join(outputs::FILE_NAME);
+    context.insert("outputs".to_owned(), outputs::value(policy, &file, &state));
     context
+}
+
+/// Returns the state for which the agent asked; `None` if it did not, or is not done.
+fn requested_state(files: &AttemptFiles, start: &Start) -> Option<String> {
+    let lines = vik_core::outputs::read(&private::read(&files.outputs()).ok()?, &pursuit(start)).ok()?;
+    lines.into_iter().find_map(|line| match line.output {
+        Output::State { state } => Some(state),
+        _ => None,
+    })
+}
+
+/// Returns the run whose outputs are requested.
+pub(super) fn pursuit(start: &Start) -> Pursuit<'_> {
+    Pursuit {
+        issue: &start.issue.id,
+        stage: &start.stage.name,
+        run: start.run,
+    }
 }
 
 /// Returns the context of `after_create` and `before_remove`.

@@ -6,10 +6,11 @@ use serde_json::{Value, json};
 use vik_base::report::{self, one_line};
 use vik_core::event::Event;
 use vik_core::outcome::FailureClass;
-use vik_core::outputs::{self as outputs_core, Line, OutputKind, Progress, Pursuit, Refusal};
+use vik_core::outputs::{self as outputs_core, Line, OutputKind, Progress, Refusal};
 use vik_store::{AttemptFailure, OutputBook, OutputNote, StoreError, output_notes};
 use vik_workspace::fs as private;
 
+use super::context::pursuit;
 use super::opened::AttemptContext;
 use crate::outputs::{self, FILE_NAME};
 
@@ -116,13 +117,7 @@ impl AttemptContext<'_> {
         let path = self.files.outputs();
         let text =
             private::read(&path).map_err(|source| self.cannot_keep(&StoreError::Read { path, source }))?;
-        let start = self.start();
-        let pursuit = Pursuit {
-            issue: &start.issue.id,
-            stage: &start.stage.name,
-            run: start.run,
-        };
-        Ok(outputs_core::read(&text, &pursuit))
+        Ok(outputs_core::read(&text, &pursuit(self.start())))
     }
 
     pub(super) fn open_output_book(&self) -> Result<OutputBook, AttemptFailure> {

@@ -14,10 +14,11 @@ use super::FILE;
 /// The maximum length of the summary of an output that was already applied.
 const SHOWN: usize = 120;
 
-/// Returns `outputs.*` of templates; empty if the stage has no outputs.
-pub fn value(policy: Option<&OutputPolicy>, file: &Path) -> Value {
+/// Returns `outputs.*` of templates; empty if the stage has no outputs. `state` is the one that the
+/// agent asked for, or "".
+pub fn value(policy: Option<&OutputPolicy>, file: &Path, state: &str) -> Value {
     let Some(policy) = policy else {
-        return json!({"file": "", "schema": "", "kinds": []});
+        return json!({"file": "", "schema": "", "kinds": [], "state": ""});
     };
     let kinds: Vec<_> = policy
         .rules
@@ -31,6 +32,7 @@ pub fn value(policy: Option<&OutputPolicy>, file: &Path) -> Value {
         "file": file.to_string_lossy(),
         "schema": json_schema_of(policy).to_string(),
         "kinds": kinds,
+        "state": state,
     })
 }
 
@@ -137,7 +139,8 @@ mod tests {
 
     #[test]
     fn template_value_lists_kinds_and_schema() {
-        let value = value(Some(&policy()), Path::new("/f"));
+        let value = value(Some(&policy()), Path::new("/f"), "review");
+        assert_eq!(value["state"], "review");
         assert_eq!(
             value["kinds"][1],
             json!({"kind": "label", "max": 3, "allow": ["needs-review", "area/*"]})
