@@ -13,32 +13,36 @@ use vik_session::host::Host;
 
 use super::check::{Check, Group, Status};
 use super::probe::{self, NoVersion, Scratch, with_progress_message};
+use super::test_calls::UsedAgent;
 use crate::cli::built_in_agent;
 
 const GROUP: Group = Group::Agents;
 
-/// Checks every agent profile that a stage uses. Without a scratch folder no program is run.
-pub(super) async fn check(
+/// Checks every agent profile that a stage uses. Without a scratch folder no program is run. Returns
+/// also the agents without an error.
+pub(super) async fn check<'w>(
     host: &Host,
-    workflow: &Workflow,
+    workflow: &'w Workflow,
     scratch: Option<&Scratch>,
     cancel: &CancellationToken,
-) -> Vec<Check> {
-    let mut checks = Vec::new();
+) -> (Vec<Check>, Vec<UsedAgent<'w>>) {
+    let (mut checks, mut usable) = (Vec::new(), Vec::new());
     for (name, profile) in &workflow.agents {
-        let mut stages = workflow
-            .issue
-            .stages
-            .iter()
-            .filter(|stage| stage.agent == *name)
-            .peekable();
+        let mut stages = workflow.issue.stages.iter().filter(|stage| stage.agent == *name);
         // A profile that no stage uses is never started. Loading the workflow warned about it.
-        if stages.peek().is_some() {
-            let interactive = stages.any(Stage::asks_before_calls);
+        if let Some(stage) = stages.next() {
+            let interactive = stage.asks_before_calls() || stages.any(Stage::asks_before_calls);
+            let earlier = checks.len();
             check_profile(&mut checks, host, (name, profile), interactive, scratch, cancel).await;
+            if checks[earlier..]
+                .iter()
+                .all(|check| check.status != Status::Error)
+            {
+                usable.push(UsedAgent { name, profile, stage });
+            }
         }
     }
-    checks
+    (checks, usable)
 }
 
 async fn check_profile(

@@ -25,6 +25,9 @@ pub enum Status {
     Error,
 }
 
+/// The name of the check of all calls by `--probe`, and the prefix of the names of each.
+pub(super) const PROBE: &str = "probe";
+
 /// The heading under which a check is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Group {

@@ -18,6 +18,7 @@ mod repair;
 mod sandbox;
 mod secrets;
 mod templates;
+mod test_calls;
 mod text;
 mod tracker;
 mod webhooks;
@@ -71,11 +72,14 @@ pub struct DoctorArgs {
     /// Check files only, without running commands or agents
     #[arg(long)]
     pub offline: bool,
+    /// Call the model of each agent once, which costs money
+    #[arg(long, conflicts_with = "offline")]
+    pub probe: bool,
     /// List all Vik processes on this host with their owners; exit with 1 if a process has no owner
-    #[arg(long, conflicts_with_all = ["strict", "verbose", "offline", "repair"])]
+    #[arg(long, conflicts_with_all = ["strict", "verbose", "offline", "probe", "repair"])]
     pub orphans: bool,
     /// Rebuild a damaged ledger from its remains and the session logs; the daemon must be stopped
-    #[arg(long, conflicts_with_all = ["strict", "verbose", "offline"])]
+    #[arg(long, conflicts_with_all = ["strict", "verbose", "offline", "probe"])]
     pub repair: bool,
 }
 
@@ -87,7 +91,12 @@ pub fn run(workflow: &Path, args: &DoctorArgs) -> CliResult {
     if args.repair {
         return repair::run(workflow, args.json);
     }
-    let mut examination = examine(workflow, args.offline)?;
+    let extent = match (args.offline, args.probe) {
+        (true, _) => Extent::Files,
+        (_, true) => Extent::Calls,
+        _ => Extent::Commands,
+    };
+    let mut examination = examine(workflow, extent)?;
     if args.json {
         print_json(&json(&examination, args.strict));
     } else {
@@ -103,23 +112,34 @@ pub fn run(workflow: &Path, args: &DoctorArgs) -> CliResult {
     Ok(examination.exit(args.strict))
 }
 
-/// Runs all checks; `offline` runs no command.
+/// How much the checks may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// Nothing: files are checked.
+    Files,
+    /// The commands of the workflow, and programs that print their version.
+    Commands,
+    /// The same, and one call of each agent.
+    Calls,
+}
+
+/// Runs all checks.
 ///
 /// # Errors
 /// If it is interrupted (exit 130), or cannot start.
-pub fn examine(workflow: &Path, offline: bool) -> Result<Examination, Failure> {
+pub fn examine(workflow: &Path, extent: Extent) -> Result<Examination, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::failed(ErrorCode::Runtime, "cannot start", &error))?;
     runtime.block_on(async {
         let cancel = CancellationToken::new();
-        if offline {
-            return Ok(Box::pin(run_checks(workflow, true, &cancel)).await);
+        if extent == Extent::Files {
+            return Ok(Box::pin(run_checks(workflow, extent, &cancel)).await);
         }
         let mut signals = Signals::listen()
             .map_err(|error| Failure::failed(ErrorCode::Doctor, "cannot handle signals", &error))?;
-        let mut checks = std::pin::pin!(run_checks(workflow, false, &cancel));
+        let mut checks = std::pin::pin!(run_checks(workflow, extent, &cancel));
         tokio::select! {
             examination = &mut checks => return Ok(examination),
             _ = signals.next() => cancel.cancel(),
@@ -134,11 +154,11 @@ pub fn examine(workflow: &Path, offline: bool) -> Result<Examination, Failure> {
     })
 }
 
-async fn run_checks(workflow: &Path, offline: bool, cancel: &CancellationToken) -> Examination {
+async fn run_checks(workflow: &Path, extent: Extent, cancel: &CancellationToken) -> Examination {
     let workflow_path = absolute(workflow);
     let mut examination = Examination {
         workflow_path: workflow_path.clone(),
-        offline,
+        offline: extent == Extent::Files,
         files: Vec::new(),
         checks: Vec::new(),
         missing_states: Vec::new(),
@@ -159,9 +179,17 @@ async fn run_checks(workflow: &Path, offline: bool, cancel: &CancellationToken) 
                 checks.extend(sandbox::check(&workflow, |prompt| sources.prompt(prompt, folder)));
                 let host = host(checks, &workflow_path, &workflow, instance.as_ref());
                 if let Some(host) = host.filter(|_| is_usable) {
-                    let scratch = if offline { None } else { scratch(checks) };
-                    let issues =
-                        try_agents_and_pull(checks, &host, &workflow, scratch.as_ref(), cancel).await;
+                    let scratch = if extent == Extent::Files {
+                        None
+                    } else {
+                        scratch(checks)
+                    };
+                    let plan = Plan {
+                        extent,
+                        scratch: scratch.as_ref(),
+                    };
+                    let tried = try_agents_and_pull(checks, &host, &workflow, plan, cancel);
+                    let issues = Box::pin(tried).await;
                     if let Some(scratch) = &scratch {
                         let found = tracker::check(&host, &workflow, scratch, cancel).await;
                         checks.extend(found.checks);
@@ -264,25 +292,35 @@ fn host(
     }
 }
 
+/// What may be tried, and the folder for it.
+#[derive(Clone, Copy)]
+struct Plan<'s> {
+    extent: Extent,
+    scratch: Option<&'s Scratch>,
+}
+
 /// Tries the agents and the pull command. Returns the pulled issues.
 async fn try_agents_and_pull(
     checks: &mut Vec<Check>,
     host: &Host,
     workflow: &Workflow,
-    scratch: Option<&Scratch>,
+    Plan { extent, scratch }: Plan<'_>,
     cancel: &CancellationToken,
 ) -> Vec<Issue> {
     checks.extend(secrets::check(host, workflow, scratch, cancel).await);
     let Some(scratch) = scratch else {
-        checks.extend(agents::check(host, workflow, None, cancel).await);
+        checks.extend(agents::check(host, workflow, None, cancel).await.0);
         checks.push(Check::ok(Group::Issues, PULL, "not tried"));
         return Vec::new();
     };
-    let (agents, pull) = tokio::join!(
+    let ((agents, usable), pull) = tokio::join!(
         agents::check(host, workflow, Some(scratch), cancel),
         pull(host, workflow, scratch, cancel),
     );
     checks.extend(agents);
+    if extent == Extent::Calls {
+        checks.extend(test_calls::check(host, workflow, &usable, scratch, cancel).await);
+    }
     let (pull_checks, issues) = issues::check(workflow, pull);
     checks.extend(pull_checks);
     issues

@@ -1,5 +1,6 @@
 //! Tests the report of `doctor` on valid and broken workflows.
 
+mod calls;
 mod orphans;
 mod program;
 
@@ -84,7 +85,7 @@ fn folder(workflow: &str, prompt: &str) -> (tempfile::TempDir, PathBuf) {
 
 /// Returns all checks that do not depend on the machine.
 fn examine_offline(path: &Path) -> Examination {
-    let mut examination = examine(path, true).unwrap();
+    let mut examination = examine(path, Extent::Files).unwrap();
     examination
         .checks
         .retain(|check| check.group != Group::System && check.check != "instance");
@@ -163,7 +164,7 @@ fn too_few_open_files_are_a_warning() {
 #[test]
 fn missing_workflow_still_gets_a_report() {
     let folder = tempfile::tempdir().unwrap();
-    let examination = examine(&folder.path().join("workflow.yml"), true).unwrap();
+    let examination = examine(&folder.path().join("workflow.yml"), Extent::Files).unwrap();
     assert_eq!(examination.exit(false), Exit::Workflow);
     let names: Vec<_> = examination
         .checks

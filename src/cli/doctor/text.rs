@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use vik_base::report::{Exit, clean};
 use vik_workflow_reader::{Severity, render};
 
-use super::check::{Check, Examination, Status, WORKFLOW};
+use super::check::{Check, Examination, PROBE, Status, WORKFLOW};
 use crate::cli::with_workflow;
 
 /// How a report is printed.
@@ -37,7 +37,8 @@ pub fn text(examination: &Examination, options: TextOptions) -> String {
     // The findings are above.
     let is_repeated = |check: &Check| check.check == WORKFLOW && examination.findings().next().is_some();
     let is_listed = |check: &&Check| match check.status {
-        Status::Ok => options.verbose,
+        // A person paid for these.
+        Status::Ok => options.verbose || check.check.split('.').next() == Some(PROBE),
         _ => !is_repeated(check),
     };
     let mut checks: Vec<&Check> = examination.checks.iter().filter(is_listed).collect();

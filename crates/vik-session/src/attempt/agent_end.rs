@@ -70,7 +70,7 @@ impl AttemptContext<'_> {
 }
 
 /// Returns the usage that the agent reported, as money and tokens; `None` if it reported nothing.
-pub(super) fn reported_spend(
+pub fn reported_spend(
     profile: &AgentProfile,
     usage: Usage,
     reported: Option<f64>,

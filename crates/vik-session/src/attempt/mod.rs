@@ -56,6 +56,7 @@ mod updates;
 mod verdict;
 mod workplace;
 
+pub use agent_end::reported_spend;
 pub use commands::{AttemptCommands, CommandSender, StopCause, StopLevel};
 pub use context::{issue_context, stage_context};
 pub use finish::{AttemptEnd, Finish};
