@@ -158,7 +158,7 @@ fn apply_offline(workflow: &Path, command: Command) -> Result<ActionOutcome, Fai
     let loaded = WorkflowFile::valid(&absolute(workflow), |_| {})?;
     match vik_daemon::offline::apply(&loaded, command)? {
         CommandResult::Done(count) => {
-            super::warn("no daemon is running: recorded, and carried out by the next `vik run`\n");
+            super::warn("no daemon is running: recorded for the next `vik run`\n");
             Ok(ActionOutcome::Applied(count))
         }
         CommandResult::NoEffect(reason) => Ok(ActionOutcome::Nothing(reason.to_owned())),
