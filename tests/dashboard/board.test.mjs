@@ -212,6 +212,19 @@ describe("the board", () => {
     );
   });
 
+  it("shows the beginning of the text with an approval, and links to all of it and to the diff", async () => {
+    page = await open(browser, mock.url);
+    const row = page.locator("#approvals li", { hasText: "SHOP-131" });
+    await row.getByText("A refund of more than a thousand fails").waitFor();
+    await row.getByRole("link", { name: /^Diff of / }).click();
+    await page.getByText("7 files changed").waitFor();
+    assert.equal(await page.evaluate(() => document.activeElement.textContent), "Changes");
+    await page.goBack();
+    await row.getByRole("link", { name: /^Whole text of / }).click();
+    await page.getByText("The last line.").waitFor();
+    assert.equal(await page.evaluate(() => document.activeElement.textContent), "Description");
+  });
+
   it("cancels an attempt after a confirmation", async () => {
     page = await open(browser, mock.url);
     const button = liveRow("SHOP-142").getByRole("button", { name: /^Cancel/ });

@@ -94,6 +94,10 @@ export async function startMock({ port = 0 } = {}) {
     },
     approve: (id, body) => removeApproval(id, body),
     deny: (id, body) => removeApproval(id, body),
+    "run-again": (id) => {
+      mock.publish({ type: "issue", issue_id: id, what: "run again by a person" });
+      return { count: 1 };
+    },
     retry(id) {
       const previousCount = world.status.parked.length;
       world.status.parked = world.status.parked.filter((entry) => entry.issue_id !== id);
@@ -166,6 +170,7 @@ export async function startMock({ port = 0 } = {}) {
     }
     if (resource === "report") return sendJson(response, report(url.searchParams.get("since")));
     if (resource === "issues" && id === undefined) return sendJson(response, issues(url.searchParams));
+    if (resource === "issues" && sub === "diff") return sendJson(response, diff());
     if (resource === "issues") {
       const found = issueDetail(world, id);
       return found

@@ -271,18 +271,65 @@ describe("the issue page", () => {
       /Attempt 3[^]*failed[^]*verify[^]*exit 1[^]*resumes session[^]*Attempt 2[^]*timed out[^]*estimated/,
     );
     assert.match(await page.locator("#life").innerText(), /4 of 15 attempts[^]*\$3\.10 of \$10\.00 cost/);
-    await page.locator("summary", { hasText: "Diff of the workspace" }).click();
-    await page.getByText("7 files changed").waitFor();
     await page.getByRole("spinbutton", { name: "Attempts" }).fill("2");
     await page.getByRole("button", { name: "Retry" }).click();
     await page.locator("#current-state").getByText("ready").waitFor();
     assert.deepEqual(mock.commands, [["issues/SHOP-88/retry", { stage: null, attempts: 2, agent: false }]]);
-    assert.ok(
-      await page
-        .locator("details", { hasText: "7 files changed" })
-        .first()
-        .evaluate((el) => el.open),
-    );
+  });
+
+  it("shows the text of the issue as it is, its author and its age", async () => {
+    page = await open(browser, `${mock.url}/issues/SHOP-131`);
+    const text = page.getByRole("group", { name: "Text of the issue" });
+    await text.waitFor();
+    assert.match(await text.textContent(), /^A refund of more than a thousand[^]*\n\nSteps:\n1\. Open[^]*The last line\.$/);
+    assert.match(await page.locator("#description").innerText(), /opened by nora 3 d ago/);
+    // A start waits for an approval: the text is unfolded.
+    await page.getByRole("button", { name: "Show less" }).click();
+    const height = (await text.boundingBox()).height;
+    const all = page.getByRole("button", { name: "Show all" });
+    assert.equal(await all.getAttribute("aria-expanded"), "false");
+    await all.click();
+    assert.ok((await text.boundingBox()).height > height + 200);
+  });
+
+  it("loads the branch, the commits and the diff when the section is opened", async () => {
+    page = await open(browser, `${mock.url}/issues/SHOP-88`);
+    const requests = [];
+    page.on("request", (request) => request.url().endsWith("/diff") && requests.push(new URL(request.url()).pathname));
+    await page.locator("summary", { hasText: "Branch, commits and diff" }).click();
+    await page.getByText("7 files changed").waitFor();
+    assert.deepEqual(requests, ["/api/v1/issues/SHOP-88/diff"]);
+    const changes = await page.locator("#changes").innerText();
+    assert.match(changes, /Branch vik\/88 since 4350426aa0[^]*9f1c2d3e4a[^]*Insert all rows at once[^]*codex[^]*50 min ago/);
+    assert.match(changes, /Test <b>empty<\/b> imports ⟦U\+202E⟧[^]*and 2 more/);
+    await page.getByRole("button", { name: "Pause" }).click();
+    await page.getByRole("button", { name: "Resume" }).waitFor();
+    assert.ok(await page.locator("#changes details").first().evaluate((el) => el.open));
+  });
+
+  it("answers a pending approval", async () => {
+    page = await open(browser, `${mock.url}/issues/SHOP-131`);
+    const approvals = page.locator("#approvals");
+    assert.match(await approvals.innerText(), /implement[^]*a person must approve the start/);
+    const { id } = mock.world.status.approvals[0];
+    await page.getByRole("button", { name: "Deny SHOP-131, implement" }).click();
+    await page.getByRole("textbox", { name: /^What to do instead/ }).fill("Ask the bank first.");
+    await page.getByRole("dialog").getByRole("button", { name: "Deny" }).click();
+    await approvals.waitFor({ state: "detached" });
+    assert.deepEqual(mock.commands, [["issues/SHOP-131/deny", { request: id, message: "Ask the bank first." }]]);
+  });
+
+  it("runs a stage again whose run has ended, after a confirmation that names the cost", async () => {
+    page = await open(browser, `${mock.url}/issues/SHOP-88`);
+    await page.getByRole("button", { name: "Run plan again" }).click();
+    await page.getByRole("dialog").getByText(/starts the agent[^]*tokens and money[^]*The last run cost \$0\.90/).waitFor();
+    await page.getByRole("dialog").getByRole("button", { name: "Back" }).click();
+    assert.deepEqual(mock.commands, []);
+    await page.getByRole("button", { name: "Run plan again" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Run again" }).click();
+    await page.locator("#toasts").getByText("plan of SHOP-88 runs again.").waitFor();
+    assert.deepEqual(mock.commands, [["issues/SHOP-88/run-again", { stage: "plan" }]]);
+    assert.equal(await page.getByRole("button", { name: "Run implement again" }).count(), 0, "its run is parked");
   });
 
   it("offers to hand over finished work, or to do it again", async () => {

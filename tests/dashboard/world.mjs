@@ -436,7 +436,32 @@ export function runs(world, params) {
   };
 }
 
+const TEXT = `A refund of more than a thousand fails with “amount out of range”.
+
+Steps:
+1. Open an order above 1,000.
+2. Choose *Refund*, then *All*.
+
+Expected: the money goes back in one transfer. Actual: the page shows an error, and the order stays open.
+`;
+
+/** Returns the text of an issue: a long one, a hostile one, or a short one. */
+function issueText(id) {
+  const description =
+    id === "SHOP-131"
+      ? `${TEXT}\n${"One more line of the report.\n".repeat(30)}The last line.`
+      : id === HOSTILE_ID
+        ? HOSTILE_TITLE
+        : TEXT;
+  return { description, is_cut: false, author: id === HOSTILE_ID ? HOSTILE_TITLE : "nora", created_at: ago(3 * 86_400_000) };
+}
+
 export function issueDetail(world, id) {
+  const found = issueState(world, id);
+  return found && { ...found, issue: found.now ? issueText(id) : null };
+}
+
+function issueState(world, id) {
   const now = world.issues.find((issue) => issue.issue_id === id);
   if (!now) {
     const past = world.runs.filter((run) => run.issue_id === id).toReversed();
@@ -569,6 +594,12 @@ export function sessionDetail(world, id) {
 export const diff = () => ({
   schema: 1,
   base: "4350426aa01c9e0b7a3f",
+  branch: "vik/88",
+  commits: [
+    { id: "9f1c2d3e4a5b60718293a4b5c6d7e8f901234567", subject: "Insert all rows at once", author: "codex", at: ago(50 * MINUTE) },
+    { id: "1a2b3c4d5e6f708192a3b4c5d6e7f80912345678", subject: "Test <b>empty</b> imports \u202e", author: "codex", at: ago(45 * MINUTE) },
+  ],
+  commits_left_out: 2,
   files: [
     { path: "src/import/batch.rs", change: "modified", added: 4, removed: 3, patch: PATCH },
     {

@@ -46,6 +46,7 @@ const ASSETS: &[(&str, &[u8])] = assets![
     "icon.svg",
     "index.html",
     "issue.js",
+    "issue_about.js",
     "keys.js",
     "plots.js",
     "report.js",

@@ -253,12 +253,14 @@ function toggleTheme() {
   scheduleRender();
 }
 
-/** Shows another page without reloading the document. */
+/** Shows another page without reloading the document. The page itself reads the fragment of its address. */
 export function navigate(href) {
   if (href === location.pathname + location.search) return;
   history.pushState(null, "", href);
   showPage();
   scrollTo(0, 0);
+  // The page moves the focus to the part that the fragment names.
+  if (location.hash) return;
   // The focus on the heading makes screen readers announce the new page.
   requestAnimationFrame(() =>
     requestAnimationFrame(() => (mainElement.querySelector("h1") ?? mainElement).focus({ preventScroll: true })),
@@ -278,9 +280,10 @@ document.addEventListener("click", (event) => {
   )
     return;
   const url = new URL(link.href);
-  if (url.origin !== location.origin || url.hash || link.target) return;
+  if (url.origin !== location.origin || link.target) return;
+  if (url.hash && url.pathname + url.search === location.pathname + location.search) return;
   event.preventDefault();
-  navigate(url.pathname + url.search);
+  navigate(url.pathname + url.search + url.hash);
 });
 addEventListener("popstate", () => {
   // Only the fragment has changed: the page stays.

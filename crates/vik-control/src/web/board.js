@@ -1,7 +1,7 @@
 // The board: running sessions, issues that need a person, the stage of each issue, and the costs of today.
 
 import { h } from "./dom.js";
-import { coalesce, get } from "./api.js";
+import { coalesce, encodeSegment, get } from "./api.js";
 import { store } from "./store.js";
 import { button, emptyState, errorNotice, meter, section } from "./ui.js";
 import { estimateSuffix, formatInteger, formatTokens, formatUsd, pluralize, relativeTime } from "./format.js";
@@ -14,6 +14,8 @@ const PAGE_SIZE = 200;
 /** The maximum number of issues that are loaded; a tracker may have far more. */
 const MAX_ISSUES = 1000;
 const MAX_WAITING_SHOWN = 12;
+/** The maximum number of issues whose texts are loaded for their approvals. */
+const MAX_TEXTS = 10;
 /** The period of the issues that the board shows as done. */
 const DONE_SINCE = "7d";
 
@@ -32,6 +34,8 @@ export function boardPage() {
   const expandedStages = new Set();
   // Parked and waiting stages in the status have an issue id but no title.
   const titles = new Map();
+  /** The texts of the issues with pending approvals, which the status does not contain. */
+  const texts = new Map();
   const titleOf = (view) => view.issue_title ?? titles.get(view.issue_id);
 
   const loadIssues = coalesce(async () => {
@@ -78,6 +82,21 @@ export function boardPage() {
     }
     redraw();
   }, 1000);
+
+  /** Loads the texts of the issues that wait for an approval. */
+  function loadTexts() {
+    for (const { issue_id: id } of store.status?.approvals?.slice(0, MAX_TEXTS) ?? []) {
+      if (texts.has(id)) continue;
+      texts.set(id, "");
+      get(`issues/${encodeSegment(id)}`)
+        .then(({ issue }) => {
+          texts.set(id, issue?.description ?? "");
+          redraw();
+        })
+        // The row is complete without the text, and links to it.
+        .catch(() => texts.delete(id));
+    }
+  }
 
   /** Returns the runs of the issues that have succeeded and that no stage takes now. */
   function doneRuns(all, stages) {
@@ -275,9 +294,11 @@ export function boardPage() {
       loadIssues(0);
       loadReport(0);
       loadSucceeded(0);
+      loadTexts();
     },
     onFact(type) {
       if (type === "session") return;
+      if (type === "loaded") loadTexts();
       if (["reset", "state", "pulled", "issue", "session_ended"].includes(type)) loadIssues();
       if (["reset", "issue", "session_ended"].includes(type)) loadSucceeded();
       if (type === "session_ended" || type === "reset") loadReport();
@@ -299,7 +320,11 @@ export function boardPage() {
           ? section(
               "Pending approvals",
               { id: "approvals", count: status.approvals.length },
-              h("ul", { class: "rows" }, status.approvals.map(approvalRow)),
+              h(
+                "ul",
+                { class: "rows" },
+                status.approvals.map((approval) => approvalRow(approval, { text: texts.get(approval.issue_id) })),
+              ),
             )
           : null,
         section(

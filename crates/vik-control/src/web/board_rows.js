@@ -1,7 +1,7 @@
 // Rows of the board: live sessions, approvals, parked and waiting stages.
 
 import { h } from "./dom.js";
-import { button, chip, issueHeading, meter, sessionHref } from "./ui.js";
+import { button, chip, issueHeading, issueHref, meter, sessionHref } from "./ui.js";
 import { formatTokens, formatUsd, humanize, pluralize, relativeTime, totalTokens } from "./format.js";
 import { answerApproval, cancel, retry } from "./steer.js";
 import { truncate } from "./visible.js";
@@ -90,7 +90,11 @@ export function liveRow(session) {
   );
 }
 
-export function approvalRow(approval) {
+/**
+ * Returns the row of a pending approval. `text` is the text of the issue, of which the beginning is shown. On the page
+ * of the issue (`isOwnPage`), which shows all of it, the row has neither the text nor links to the page.
+ */
+export function approvalRow(approval, { text = "", isOwnPage = false } = {}) {
   const id = approval.issue_id;
   const subject = `${truncate(id, 60)}, ${approval.stage}`;
   return h(
@@ -99,11 +103,9 @@ export function approvalRow(approval) {
     h(
       "div",
       { class: "details" },
-      h(
-        "div",
-        { class: "line" },
-        issueHeading(id, approval.issue_title, { "data-item": true }),
-      ),
+      isOwnPage
+        ? null
+        : h("div", { class: "line" }, issueHeading(id, approval.issue_title, { "data-item": true })),
       h(
         "div",
         { class: "line small" },
@@ -111,7 +113,16 @@ export function approvalRow(approval) {
         chip("waiting", humanize(approval.gate)),
         h("span", { class: "dim" }, relativeTime(approval.since)),
       ),
-      h("p", { class: "small clamp3" }, truncate(approval.detail, 600)),
+      h("p", { class: `small ${isOwnPage ? "wrap" : "clamp3"}` }, truncate(approval.detail, isOwnPage ? 4000 : 600)),
+      text ? h("p", { class: "small dim quote clamp3" }, truncate(text.trim(), 400)) : null,
+      isOwnPage
+        ? null
+        : h(
+            "p",
+            { class: "small links" },
+            h("a", { href: `${issueHref(id)}#description`, "aria-label": `Whole text of ${subject}` }, "Whole text"),
+            h("a", { href: `${issueHref(id)}#changes`, "aria-label": `Diff of ${subject}` }, "Diff"),
+          ),
       h(
         "p",
         { class: "small dim" },

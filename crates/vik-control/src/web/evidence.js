@@ -27,7 +27,8 @@ function fileView(file, index) {
   );
 }
 
-export function diffView(diff) {
+/** Returns the view of a diff. `emptyText` explains a diff without files. */
+export function diffView(diff, emptyText) {
   if (!diff) return h("p", { class: "dim" }, "Loading…");
   if (diff instanceof Error) return errorNotice(diff);
   const added = diff.files.reduce((sum, file) => sum + file.added, 0);
@@ -38,7 +39,7 @@ export function diffView(diff) {
     diff.note ? h("p", { class: "notice tone-wait" }, diff.note) : null,
     diff.files.length || diff.note
       ? null
-      : emptyState("No changes.", "The workspace matches the commit that it started from."),
+      : emptyState("No changes.", emptyText),
     diff.files.length
       ? h(
           "p",
@@ -49,7 +50,6 @@ export function diffView(diff) {
           " ",
           h("span", { class: "del-text" }, `−${removed}`),
           diff.base ? [" since ", h("code", { title: diff.base }, diff.base.slice(0, 10))] : null,
-          ". Current state of the workspace.",
         )
       : null,
     diff.files.map(fileView),

@@ -23,9 +23,12 @@ import {
   relativeTime,
   totalTokens,
 } from "./format.js";
-import { cancel, pause, resume, retry } from "./steer.js";
-import { attemptCost, attemptRow, attemptTone } from "./attempts.js";
-import { diffView, promptView, scriptsView } from "./evidence.js";
+import { cancel, pause, resume, retry, runAgain } from "./steer.js";
+import { store } from "./store.js";
+import { attemptCost, attemptRow, attemptTone, runCost } from "./attempts.js";
+import { approvalRow } from "./board_rows.js";
+import { changesSection, descriptionSection } from "./issue_about.js";
+import { promptView, scriptsView } from "./evidence.js";
 import { truncate, webHost } from "./visible.js";
 
 const MAX_DECISIONS_SHOWN = 30;
@@ -38,7 +41,11 @@ export function issuePage(id) {
   let loadError = null;
   let newestSession = null;
   let diff = null;
-  let isDiffRequested = false;
+  let showsChanges = location.hash === "#changes";
+  /** Whether a person has unfolded or folded the text; `null` until then. */
+  let showsText = location.hash === "#description" ? true : null;
+  /** The section that the address names. The page moves to it once it is there. */
+  let targetSection = ["#changes", "#description"].includes(location.hash) ? location.hash.slice(1) : null;
   let attemptCount = "";
   let showsAllDecisions = false;
 
@@ -60,10 +67,6 @@ export function issuePage(id) {
       .reduce((a, b) => (a && a.started_at > b.started_at ? a : b), null);
     if (!last) return;
     const sessionId = last.session_id;
-    if (newestSession && newestSession.attempt.session_id !== sessionId) {
-      diff = null;
-      if (isDiffRequested) loadDiff(sessionId);
-    }
     try {
       newestSession = await get(`sessions/${encodeSegment(sessionId)}`);
     } catch {
@@ -72,15 +75,42 @@ export function issuePage(id) {
     }
   }
 
-  const loadDiff = async (session) => {
-    isDiffRequested = true;
+  const loadDiff = coalesce(async () => {
     try {
-      diff = await get(`sessions/${encodeSegment(session)}/diff`);
+      diff = await get(`issues/${encodeSegment(id)}/diff`);
     } catch (error) {
       diff = error;
     }
     redraw();
-  };
+  }, 300);
+
+  function openChanges(isOpen) {
+    if (isOpen === showsChanges) return;
+    showsChanges = isOpen;
+    if (isOpen) loadDiff(0);
+    redraw();
+  }
+
+  const approvals = () => store.status?.approvals?.filter((approval) => approval.issue_id === id) ?? [];
+
+  function approvalList() {
+    const pending = approvals();
+    if (!pending.length) return null;
+    return section(
+      "Waits for your answer",
+      { id: "approvals", count: pending.length },
+      h("ul", { class: "rows" }, pending.map((approval) => approvalRow(approval, { isOwnPage: true }))),
+    );
+  }
+
+  function description() {
+    // Who approves a start reads the whole text first.
+    const isOpen = showsText ?? approvals().some((approval) => approval.gate === "before");
+    return descriptionSection(issue.issue ?? null, isOpen, () => {
+      showsText = !isOpen;
+      redraw();
+    });
+  }
 
   function head() {
     const now = issue.now;
@@ -238,6 +268,28 @@ export function issuePage(id) {
       ),
     );
 
+  /** Returns whether a run is the latest one of its stage, has ended, and its stage is in the workflow. */
+  function canRunAgain(run) {
+    const stages = store.status?.workflow?.stages ?? [];
+    return (
+      run.state === "ended" &&
+      issue.runs.findLast((other) => other.stage === run.stage) === run &&
+      stages.some((stage) => stage.stage === run.stage)
+    );
+  }
+
+  const runAgainButton = (run) =>
+    button(
+      "Run again…",
+      () =>
+        runAgain(id, {
+          stage: run.stage,
+          agent: store.status.workflow.stages.find((stage) => stage.stage === run.stage)?.agent,
+          cost: runCost(run),
+        }),
+      { kind: "small", "aria-label": `Run ${run.stage} again` },
+    );
+
   const runView = (run) =>
     h(
       "li",
@@ -248,6 +300,8 @@ export function issuePage(id) {
         h("span", { class: "strong" }, run.stage),
         chip(run.state === "ended" && run.outcome ? run.outcome : run.state),
         h("span", { class: "small dim" }, run.attempts[0] ? relativeTime(run.attempts[0].started_at) : null),
+        h("span", { class: "grow" }),
+        canRunAgain(run) ? runAgainButton(run) : null,
       ),
       h("ol", { class: "attempts" }, run.attempts.toReversed().map(attemptRow)),
     );
@@ -285,17 +339,6 @@ export function issuePage(id) {
         { class: "collapsible" },
         h("summary", {}, "Scripts", h("span", { class: "count num" }, newestSession.scripts.length)),
         scriptsView(newestSession.scripts),
-      ),
-      h(
-        "details",
-        {
-          class: "collapsible",
-          on: {
-            toggle: (event) => event.target.open && !diff && event.target === event.currentTarget && loadDiff(session),
-          },
-        },
-        h("summary", {}, "Diff of the workspace"),
-        diffView(diff),
       ),
     );
   }
@@ -344,6 +387,14 @@ export function issuePage(id) {
     mount(scheduleRender) {
       redraw = scheduleRender;
       load(0);
+      if (showsChanges) loadDiff(0);
+    },
+    onRender() {
+      if (!issue || !targetSection) return;
+      const target = document.getElementById(targetSection);
+      targetSection = null;
+      target?.scrollIntoView();
+      target?.querySelector("h2")?.focus({ preventScroll: true });
     },
     onFact(type, fact) {
       // Facts of a running session arrive several times a second: only the page of the session shows them.
@@ -351,7 +402,9 @@ export function issuePage(id) {
         type === "session"
           ? fact.issue_id === id && !issue?.runs.some((run) => run.attempts.at(-1)?.session_id === fact.session_id)
           : ["reset", "state", "pulled"].includes(type) || fact?.issue_id === id;
-      if (isRelevant && type !== "loaded" && type !== "connection") load();
+      if (!isRelevant || type === "loaded" || type === "connection") return;
+      load();
+      if (showsChanges && ["reset", "session_ended", "issue"].includes(type)) loadDiff();
     },
     view() {
       const title = issue?.now?.issue_title || issue?.issue_title;
@@ -364,7 +417,10 @@ export function issuePage(id) {
       return [
         head(),
         loadError ? errorNotice(loadError, () => load(0)) : null,
+        approvalList(),
+        description(),
         issue.now ? h("div", { class: "two-columns", key: "now" }, currentState(issue.now), limits(issue.now)) : null,
+        changesSection(diff, showsChanges, openChanges),
         runList(),
         newestAttempt(),
         decisions(),

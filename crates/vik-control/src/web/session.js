@@ -284,7 +284,7 @@ export function sessionPage(id) {
   function panel() {
     const views = {
       transcript: transcriptView,
-      diff: () => diffView(loaded.diff),
+      diff: () => diffView(loaded.diff, "The attempt changed no files."),
       stderr: () => stderrView(loaded.stderr),
       prompt: () => promptView(detail.prompt),
       scripts: () => scriptsView(detail.scripts),

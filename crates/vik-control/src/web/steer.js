@@ -51,6 +51,24 @@ export const retry = (issueId, { stage = null, attempts = null, agent = false } 
     (count) => `Retrying ${pluralize(count, "stage")} of ${shortIssueId(issueId)}.`,
   );
 
+/** Starts a new run of a stage whose run has ended. `cost` is the formatted cost of the last run. */
+export async function runAgain(issueId, { stage, agent, cost }) {
+  const isConfirmed = await confirmDialog({
+    title: `Run ${truncate(stage, 40)} of ${shortIssueId(issueId)} again?`,
+    text:
+      `This starts ${agent ? `the agent \`${agent}\`` : "an agent"}, which uses tokens and money. ` +
+      `The last run cost ${cost}.`,
+    confirmLabel: "Run again",
+  });
+  if (isConfirmed)
+    await sendCommand(
+      `run-again ${issueId} ${stage}`,
+      `issues/${encodeSegment(issueId)}/run-again`,
+      { stage },
+      () => `${truncate(stage, 40)} of ${shortIssueId(issueId)} runs again.`,
+    );
+}
+
 /** Approves or denies a request. The id of the request is sent, so that no newer request is answered by mistake. */
 export async function answerApproval(approval, isApproved) {
   const id = approval.issue_id;
