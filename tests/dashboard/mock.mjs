@@ -18,11 +18,26 @@ export const CSP =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'";
 /** The token of a browser that is signed in at the start. */
 export const SIGNED_IN = "mock.secret";
+/** The number of events that one request searches. */
+const SCANNED_EVENTS = 20_000;
 const HEADERS = {
   "Content-Security-Policy": CSP,
   "X-Content-Type-Options": "nosniff",
   "Referrer-Policy": "no-referrer",
 };
+
+/** Returns the filter of a search in events, or `null` if the request has none. */
+function matcher(params) {
+  const q = params.get("q")?.toLowerCase();
+  const kinds = params.get("kinds")?.split(",");
+  const isFailure = ({ kind, is_error: isError, exit_code: code, ok }) =>
+    isError || kind === "error" || (kind === "tool_result" && code > 0) || (kind === "completed" && !ok);
+  if (!q && !kinds && params.get("errors") !== "true") return null;
+  return (event) =>
+    (!q || JSON.stringify(event).toLowerCase().includes(q)) &&
+    (!kinds || kinds.includes(event.kind)) &&
+    (params.get("errors") !== "true" || isFailure(event));
+}
 
 export async function startMock({ port = 0 } = {}) {
   const world = makeWorld();
@@ -246,9 +261,15 @@ export async function startMock({ port = 0 } = {}) {
     const log = world.events.get(id);
     const last = id === LONG ? world.long : log.length;
     const found = [];
-    for (let seq = after + 1; seq <= Math.min(after + limit, last); seq++)
-      found.push(id === LONG ? event(seq) : log[seq - 1]);
-    return { schema: 1, session_id: id, events: found, last_seq: last, ended: world.ended.has(id) };
+    const matches = matcher(params);
+    const end = Math.min(matches ? after + SCANNED_EVENTS : after + limit, last);
+    let seq = after;
+    while (seq < end && found.length < limit) {
+      seq += 1;
+      const candidate = id === LONG ? event(seq) : log[seq - 1];
+      if (!matches || matches(candidate)) found.push(candidate);
+    }
+    return { schema: 1, session_id: id, events: found, last_seq: last, scanned_to: seq, ended: world.ended.has(id) };
   }
 
   function feed(request, response) {

@@ -217,10 +217,112 @@ describe("the transcript", () => {
     assert.match(await eventRow(12).innerText(), /Unknown[^]*telemetry/);
   });
 
+  it("shows the result of the agent as text with its values, not as JSON", async () => {
+    mock.append(
+      FAILED,
+      { kind: "completed", ok: true, result: { summary: "All is done.\n\nTwo files changed.", files: 2, notes: ["a"] } },
+      { kind: "completed", ok: true, message: '{"text":"As text","status":"ready_for_review"}' },
+    );
+    page = await open(browser, `${mock.url}/sessions/${FAILED}#event-28`);
+    const [first, second] = [eventRow(28), eventRow(29)];
+    await first.waitFor();
+    assert.match(await first.locator("pre").first().textContent(), /^All is done\.\n\nTwo files changed\.$/);
+    assert.match(await first.innerText(), /files\s+2\s+notes/);
+    assert.equal(await second.locator("pre").first().textContent(), "As text");
+    assert.match(await second.innerText(), /status\s+ready_for_review/);
+    assert.doesNotMatch(`${await first.innerText()}${await second.innerText()}`, /"(summary|text|status)"/);
+  });
+
+  it("shows that it follows as a text, and offers the jump as a button", async () => {
+    page = await open(browser, `${mock.url}/sessions/${LIVE}`);
+    await page.getByText("Follows the newest event").waitFor();
+    assert.equal(await page.getByRole("button", { name: /newest|Following/ }).count(), 0);
+    await seekTo(1);
+    await page.getByRole("button", { name: "Jump to newest" }).click();
+    await page.getByText("Follows the newest event").waitFor();
+    assert.ok(await page.evaluate(() => document.activeElement.matches(".transcript")));
+  });
+
   it("scrolls to the event that a link names", async () => {
     page = await open(browser, `${mock.url}/sessions/${LONG}#event-4321`);
     await eventRow(4321).waitFor();
     assert.ok(await isInView(4321));
+  });
+});
+
+describe("the search in a transcript", () => {
+  const search = () => page.getByRole("searchbox", { name: "Search the transcript" });
+  const status = () => page.getByRole("search").getByRole("status");
+  const current = () => page.locator(".matches .highlighted").getAttribute("aria-posinset");
+
+  it("finds text in all events, counts the matches, and goes from match to match by keyboard", async () => {
+    page = await open(browser, `${mock.url}/sessions/${FAILED}`);
+    await eventRow(1).waitFor();
+    await page.keyboard.press("/");
+    await page.keyboard.type("PAYMENTS");
+    await status().getByText("2 matches", { exact: true }).waitFor();
+    assert.equal(await page.evaluate(() => CSS.highlights.get("match").size), 2);
+    await page.keyboard.press("Enter");
+    await status().getByText("1 of 2 matches").waitFor();
+    assert.equal(await current(), "26");
+    assert.match(page.url(), /\?q=PAYMENTS#event-26$/);
+    await page.keyboard.press("Enter");
+    await page.keyboard.press("Enter");
+    await page.keyboard.press("Shift+Enter");
+    await status().getByText("2 of 2 matches").waitFor();
+    assert.equal(await current(), "27");
+    // The address has the search and the position.
+    await page.reload();
+    await status().getByText("2 of 2 matches").waitFor();
+    assert.equal(await search().inputValue(), "PAYMENTS");
+    await search().focus();
+    await page.keyboard.press("Escape");
+    await eventRow(27).waitFor();
+    assert.ok(await isInView(27), "the event is shown among the others");
+    assert.match(page.url(), /[^?]*#event-27$/);
+  });
+
+  it("searches a log of 100,000 events in bounded requests, and loads more matches on demand", async () => {
+    page = await open(browser, `${mock.url}/sessions/${LONG}?q=step`);
+    const requests = [];
+    page.on("request", (request) => request.url().includes("q=") && requests.push(request.url()));
+    await status().getByText("200+ matches").waitFor();
+    await page.getByRole("button", { name: "Load more" }).click();
+    await status().getByText("400+ matches").waitFor();
+    await search().fill("step 73465");
+    await status().getByText("1 match", { exact: true }).waitFor();
+    assert.ok(requests.length < 12, `${requests.length} requests`);
+    await page.locator(".matches a.seq").click();
+    await eventRow(73_465).waitFor();
+    assert.ok(await isInView(73_465));
+    assert.equal(await search().inputValue(), "");
+  });
+
+  it("shows only errors, tool calls or messages", async () => {
+    page = await open(browser, `${mock.url}/sessions/${FAILED}`);
+    await eventRow(1).waitFor();
+    await page.getByRole("button", { name: "Errors" }).click();
+    await page.locator(".matches .event").first().waitFor();
+    assert.match(page.url(), /\?show=errors$/);
+    assert.deepEqual(
+      await page.locator(".matches .event").evaluateAll((rows) => rows.map((row) => row.getAttribute("aria-posinset"))),
+      ["8", "10", "25", "26"],
+    );
+    await page.getByRole("button", { name: "Tool calls" }).click();
+    await page.locator(".matches .kind-tool_call").first().waitFor();
+    assert.equal(await page.locator(".matches .event:not(.kind-tool_call)").count(), 0, "results are in their calls");
+    assert.match(await page.locator(".matches .event").nth(2).innerText(), /cargo test[^]*exit 101/);
+    await page.getByRole("button", { name: "Messages" }).click();
+    await page.locator(".matches .kind-completed").waitFor();
+    await page.getByRole("button", { name: "All" }).click();
+    await eventRow(1).waitFor();
+  });
+
+  it("finds events that a running session writes later, and says when nothing matches", async () => {
+    page = await open(browser, `${mock.url}/sessions/${LIVE}?q=needle`);
+    await page.getByText("No matches.").waitFor();
+    mock.append(LIVE, { kind: "message", text: "A needle" });
+    await status().getByText("1 match", { exact: true }).waitFor();
   });
 });
 

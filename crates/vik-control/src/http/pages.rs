@@ -26,6 +26,7 @@ macro_rules! assets {
 
 /// The files by name.
 const ASSETS: &[(&str, &[u8])] = assets![
+    "address.js",
     "api.js",
     "app.css",
     "app.js",
@@ -35,6 +36,7 @@ const ASSETS: &[(&str, &[u8])] = assets![
     "board_stages.js",
     "dom.js",
     "event_kinds.js",
+    "event_search.js",
     "event_store.js",
     "event_view.js",
     "evidence.js",
@@ -50,6 +52,7 @@ const ASSETS: &[(&str, &[u8])] = assets![
     "keys.js",
     "plots.js",
     "report.js",
+    "search_view.js",
     "session.js",
     "sign_in.js",
     "sign_ins.js",

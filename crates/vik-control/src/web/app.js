@@ -1,6 +1,7 @@
 // The application shell: top bar, banners, routing and keyboard shortcuts.
 
 import { h, render } from "./dom.js";
+import { address } from "./address.js";
 import { encodeSegment, post } from "./api.js";
 import { signIn, takeSignInCode } from "./sign_in.js";
 import { start, store } from "./store.js";
@@ -35,7 +36,7 @@ function route() {
   }
   if (first === "") return boardPage();
   if (first === "issues" && id) return issuePage(id);
-  if (first === "sessions" && id) return sessionPage(id);
+  if (first === "sessions" && id) return sessionPage(id, new URLSearchParams(location.search));
   if (first === "history") return historyPage(new URLSearchParams(location.search));
   if (first === "report") return reportPage(new URLSearchParams(location.search).get("since"));
   if (first === "sign-ins") return signInsPage();
@@ -72,11 +73,10 @@ export function scheduleRender() {
 }
 
 let pageCount = 0;
-let currentUrl = "";
 
 function showPage() {
   page?.unmount?.();
-  currentUrl = location.pathname + location.search;
+  address.shown = location.pathname + location.search;
   page = route();
   page.key = ++pageCount;
   page.mount?.(scheduleRender);
@@ -287,7 +287,7 @@ document.addEventListener("click", (event) => {
 });
 addEventListener("popstate", () => {
   // Only the fragment has changed: the page stays.
-  if (location.pathname + location.search === currentUrl) page.onHashChange?.(location.hash);
+  if (location.pathname + location.search === address.shown) page.onHashChange?.(location.hash);
   else showPage();
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", scheduleRender);

@@ -67,9 +67,10 @@ function callOutcome(result, hasEnded) {
   return result.is_error ? ["bad", "failed"] : ["good", "ok"];
 }
 
-function toolView(event, { result, expanded, redraw, hasEnded }) {
+function toolView(event, { result, expanded, redraw, hasEnded, isMatch }) {
   const key = `tool ${event.seq}`;
-  const [tone, label] = callOutcome(result, hasEnded);
+  // A search can find a call without its result.
+  const [tone, label] = isMatch && !result ? ["off", ""] : callOutcome(result, hasEnded);
   const isExpanded = expanded.has(key);
   return h(
     "details",
@@ -99,7 +100,9 @@ function toolView(event, { result, expanded, redraw, hasEnded }) {
           event.input === undefined ? null : inputView(event.input, `${key} in`, expanded, redraw),
           result
             ? resultBody(result, expanded, redraw)
-            : h("p", { class: "dim small" }, hasEnded ? "No result." : "No result yet."),
+            : isMatch
+              ? null
+              : h("p", { class: "dim small" }, hasEnded ? "No result." : "No result yet."),
         )
       : null,
   );
@@ -116,6 +119,59 @@ const resultBody = (result, expanded, redraw) =>
         `mono code${result.is_error ? " failed" : ""}`,
       );
 
+/** The keys of a structured result that have its text, in order of preference. */
+const TEXT_KEYS = ["result", "text", "message", "summary", "response", "output"];
+
+/** Returns the object that a text is the JSON of, or `null`. */
+function parseObject(text) {
+  if (typeof text !== "string" || !text.trimStart().startsWith("{")) return null;
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}
+
+/** Returns the result of the agent: its text, then the other values. Only values with a structure are shown as JSON. */
+function completedView(event, { expanded, redraw }) {
+  const data = parseObject(event.message) ?? parseObject(event.result) ?? event.result;
+  const entries = data && typeof data === "object" && !Array.isArray(data) ? Object.entries(data) : [];
+  const isText = (value) => typeof value === "string" && value !== "";
+  const textKey = TEXT_KEYS.find((key) => isText(getOwn(data, key)));
+  const text = [parseObject(event.message) ? null : event.message, data, getOwn(data, textKey)].find(isText);
+  const others = entries.filter(([key, value]) => !(key === textKey && value === text) && value !== null);
+  return h(
+    "div",
+    {},
+    textLine(
+      event.ok ? "The agent reported success." : "The agent reported failure.",
+      event.reason ? ` (${humanize(event.reason)})` : "",
+    ),
+    text ? fencedText(text, `text ${event.seq}`, expanded, redraw) : null,
+    Array.isArray(data) ? collapsibleText(formatJson(data), `result ${event.seq}`, expanded, redraw, "mono code") : null,
+    others.length
+      ? h(
+          "dl",
+          { class: "result-values" },
+          others.map(([key, value]) =>
+            h(
+              "div",
+              { key },
+              h("dt", {}, truncate(humanize(key), 60)),
+              h(
+                "dd",
+                {},
+                typeof value === "object"
+                  ? collapsibleText(formatJson(value), `${key} ${event.seq}`, expanded, redraw, "mono code")
+                  : collapsibleText(String(value), `${key} ${event.seq}`, expanded, redraw),
+              ),
+            ),
+          ),
+        )
+      : null,
+  );
+}
+
 const textLine = (...children) => h("p", { class: "note" }, children);
 
 /** The view of each kind of event. */
@@ -124,8 +180,13 @@ const BODIES = {
   reasoning: (event, { expanded, redraw }) =>
     collapsibleText(event.text, `text ${event.seq}`, expanded, redraw, "reasoning"),
   tool_call: toolView,
-  tool_result: (event, { expanded, redraw }) =>
-    h("div", {}, textLine(`of call ${truncate(event.call_id, 60)} (not loaded)`), resultBody(event, expanded, redraw)),
+  tool_result: (event, { expanded, redraw, isMatch }) =>
+    h(
+      "div",
+      {},
+      textLine(`of call ${truncate(event.call_id, 60)}${isMatch ? "" : " (not loaded)"}`),
+      resultBody(event, expanded, redraw),
+    ),
   session_started: (event) =>
     textLine(
       ["with", event.model ?? "the agent", event.agent_version ? `· version ${event.agent_version}` : ""].join(" "),
@@ -177,19 +238,7 @@ const BODIES = {
     collapsibleText(JSON.stringify(event.raw ?? null), `text ${event.seq}`, expanded, redraw, "mono code"),
   malformed: (event, { expanded, redraw }) =>
     collapsibleText(event.line, `text ${event.seq}`, expanded, redraw, "mono code"),
-  completed: (event, { expanded, redraw }) =>
-    h(
-      "div",
-      {},
-      textLine(
-        event.ok ? "The agent reported success." : "The agent reported failure.",
-        event.reason ? ` (${event.reason})` : "",
-      ),
-      event.message ? fencedText(event.message, `text ${event.seq}`, expanded, redraw) : null,
-      event.result === undefined
-        ? null
-        : collapsibleText(formatJson(event.result), `result ${event.seq}`, expanded, redraw, "mono code"),
-    ),
+  completed: completedView,
   resumed: (event) =>
     textLine(
       "the conversation of ",

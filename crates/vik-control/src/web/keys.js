@@ -8,9 +8,10 @@ const HELP = [
   ["b", "go to the board"],
   ["h", "go to the history"],
   ["r", "go to the report"],
-  ["/", "filter the issues or runs, or go to an event"],
+  ["/", "filter the issues or runs, or search the transcript"],
   ["j  k", "go to the next or previous row, card or event"],
   ["t", "switch between light and dark"],
+  ["Enter  Shift+Enter", "in the search of a transcript: go to the next or previous match"],
   ["Home  End", "in a transcript: go to the first or newest event"],
   ["Page Up  Page Down", "in a transcript: scroll one screen up or down"],
 ];

@@ -17,8 +17,14 @@ import { cancel } from "./steer.js";
 import { attemptCost } from "./attempts.js";
 import { diffView, promptView, scriptsView, stderrView } from "./evidence.js";
 import { EventStore } from "./event_store.js";
+import { EventSearch } from "./event_search.js";
+import { markMatches, matchList, searchBar } from "./search_view.js";
 import { Transcript } from "./transcript.js";
+import { address } from "./address.js";
 import { truncate } from "./visible.js";
+
+/** Returns the number of the event that a fragment names, or 0. */
+const eventOf = (hash) => Number(/^#event-(\d+)$/.exec(hash)?.[1] ?? 0);
 
 const TABS = [
   ["transcript", "Transcript"],
@@ -34,7 +40,7 @@ const tokenSummary = (usage) =>
     `${formatInteger(usage.output_tokens)} out`,
   ].join("; ");
 
-export function sessionPage(id) {
+export function sessionPage(id, params) {
   let redraw = () => {};
   let detail = null;
   let loadError = null;
@@ -46,7 +52,53 @@ export function sessionPage(id) {
   });
   const transcript = new Transcript(events, () => redraw());
   // The event that a link names. The page scrolls to it once the length of the log is known.
-  let targetSeq = Number(/^#event-(\d+)$/.exec(location.hash)?.[1] ?? 0);
+  let targetSeq = eventOf(location.hash);
+  const search = new EventSearch(
+    id,
+    { q: params.get("q") ?? "", filter: params.get("show") ?? "", current: targetSeq },
+    () => redraw(),
+  );
+  /** The match that the list must scroll to. */
+  let targetMatch = search.current;
+  /** The tool calls that are open in the list of matches. */
+  const openMatches = new Set();
+
+  function showAddress(hash) {
+    const query = new URLSearchParams();
+    if (search.q) query.set("q", search.q);
+    if (search.filter) query.set("show", search.filter);
+    address.replace(`${location.pathname}${query.size ? `?${query}` : ""}${hash}`);
+  }
+
+  const searchActions = {
+    change(changed) {
+      search.change(changed);
+      showAddress("");
+      redraw();
+    },
+    move(offset) {
+      targetMatch = search.move(offset);
+      if (!targetMatch) return;
+      openMatches.add(`tool ${targetMatch}`);
+      showAddress(`#event-${targetMatch}`);
+      redraw();
+    },
+    clear() {
+      const seq = search.current;
+      search.change({ q: "", filter: "" });
+      showAddress(seq ? `#event-${seq}` : "");
+      targetSeq = seq;
+      redraw();
+      document.getElementById("transcript-search")?.focus();
+    },
+  };
+
+  function openEvent(seq) {
+    search.current = seq;
+    searchActions.clear();
+    // The list of all events is in the document after the next paint.
+    requestAnimationFrame(() => requestAnimationFrame(() => transcript.scroller.focus({ preventScroll: true })));
+  }
 
   const load = coalesce(async () => {
     try {
@@ -87,7 +139,7 @@ export function sessionPage(id) {
 
   function selectTab(name, movesFocus) {
     tab = name;
-    history.replaceState(null, "", `#${name}`);
+    showAddress(`#${name}`);
     if (name in loaded) loadEvidence(name);
     redraw();
     if (movesFocus)
@@ -227,11 +279,35 @@ export function sessionPage(id) {
     );
 
   function transcriptView() {
+    const bar = searchBar(search, searchActions);
+    return search.isActive
+      ? [
+          bar,
+          matchList(search, {
+            expanded: openMatches,
+            redraw: () => redraw(),
+            onOpen: openEvent,
+            onLoadMore: () => {
+              search.loadMore();
+              redraw();
+            },
+          }),
+        ]
+      : [bar, allEvents()];
+  }
+
+  function scrollToNewest() {
+    transcript.scrollToNewest();
+    // The button is replaced by a text.
+    transcript.scroller.focus({ preventScroll: true });
+  }
+
+  function allEvents() {
     const last = events.lastSeq;
     const onSeekKey = (event) => {
       if (event.key !== "Enter") return;
       const seq = transcript.seek(Number(event.target.value));
-      history.replaceState(null, "", `#event-${seq}`);
+      showAddress(`#event-${seq}`);
       redraw();
     };
     return [
@@ -247,7 +323,6 @@ export function sessionPage(id) {
             min: 1,
             max: Math.max(last, 1),
             placeholder: "#",
-            "data-search": true,
             id: "seek",
             on: { keydown: onSeekKey },
           }),
@@ -260,15 +335,11 @@ export function sessionPage(id) {
         events.error ? h("span", { class: "small bad-text" }, `${events.error.message} Retrying.`) : null,
         h("span", { class: "grow" }),
         button("First", () => transcript.seek(1), { kind: "small" }),
-        button(
-          events.hasEnded ? "Last" : transcript.isFollowing ? "Following" : "Jump to newest ↓",
-          () => transcript.scrollToNewest(),
-          {
-            kind: events.hasEnded || transcript.isFollowing ? "small" : "small primary",
-            "aria-pressed": events.hasEnded ? null : String(transcript.isFollowing),
-            id: "newest",
-          },
-        ),
+        !events.hasEnded && transcript.isFollowing
+          ? h("span", { class: "small dim" }, "Follows the newest event")
+          : button(events.hasEnded ? "Last" : "Jump to newest ↓", scrollToNewest, {
+              kind: events.hasEnded ? "small" : "small primary",
+            }),
       ),
       last === 0 && !events.loading.size
         ? h(
@@ -298,6 +369,13 @@ export function sessionPage(id) {
     );
   }
 
+  function scrollToMatch() {
+    const row = targetMatch ? document.querySelector(`.matches [aria-posinset="${targetMatch}"]`) : null;
+    if (!row) return;
+    targetMatch = 0;
+    row.scrollIntoView({ block: "nearest" });
+  }
+
   return {
     title: "Session",
     className: "fill",
@@ -305,13 +383,18 @@ export function sessionPage(id) {
       redraw = scheduleRender;
       load(0);
       if (tab in loaded) loadEvidence(tab);
+      if (search.isActive) search.schedule();
     },
     unmount() {
+      search.close();
+      markMatches("");
       transcript.close();
       redraw = () => {};
     },
     onRender() {
       if (!detail || tab !== "transcript") return;
+      markMatches(search.isActive ? search.q : "");
+      if (search.isActive) return scrollToMatch();
       if (targetSeq && events.lastSeq) {
         const seq = targetSeq;
         targetSeq = 0;
@@ -320,12 +403,13 @@ export function sessionPage(id) {
       transcript.hasDrawn = true;
     },
     onHashChange(hash) {
-      const seq = Number(/^#event-(\d+)$/.exec(hash)?.[1] ?? 0);
-      if (seq) transcript.seek(seq);
+      const seq = eventOf(hash);
+      if (seq && !search.isActive) transcript.seek(seq);
     },
     onFact(type, fact) {
       if (type === "session" && fact.session_id === id) {
         events.announce(fact.events);
+        search.onGrowth(fact.events);
         if (!detail || fact.phase !== detail.live?.phase) load();
       }
       if ((type === "session_ended" && fact.session_id === id) || type === "reset") {
