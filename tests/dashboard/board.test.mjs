@@ -70,9 +70,22 @@ describe("the board", () => {
     await page.getByRole("table").waitFor();
   });
 
+  it("counts the issues that are done today, and marks estimated costs", async () => {
+    for (const [index, run] of mock.world.runs.entries())
+      for (const attempt of run.attempts) attempt.ended_at &&= new Date(Date.now() - (index < 4 ? 0 : 86_400_000)).toISOString();
+    page = await open(browser, mock.url);
+    const tile = page.getByRole("link", { name: /done today/ });
+    await tile.getByText("2").waitFor();
+    assert.match(await tile.getAttribute("href"), /^\/history\?outcome=succeeded&since=\d{4}-\d\d-\d\d$/);
+    assert.match(await page.locator(".tiles").innerText(), /\$11\.62 of \$20\.00 spent today \(UTC\), ~\$1\.20 of it estimated/);
+    assert.match(await liveRow("SHOP-150").innerText(), /\$0\.08 cost, ~\$0\.08 of it estimated/);
+    assert.doesNotMatch(await liveRow("SHOP-97").innerText(), /estimated/);
+  });
+
   it("names the project in the header and in the title of the window", async () => {
     page = await open(browser, mock.url);
-    await page.getByRole("link", { name: "shop: go to the board" }).waitFor();
+    await page.getByRole("link", { name: `shop ${new URL(mock.url).host}: go to the board` }).waitFor();
+    await page.locator("#top").getByText(new URL(mock.url).host).waitFor();
     await page.waitForFunction(() => document.title === "Board · shop · Vik");
   });
 

@@ -16,6 +16,8 @@ const TYPES = {
 };
 export const CSP =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'";
+/** The token of the HTTP API. */
+export const API_TOKEN = "the.api-token-of-the-mock";
 /** The token of a browser that is signed in at the start. */
 export const SIGNED_IN = "mock.secret";
 /** The number of events that one request searches. */
@@ -164,7 +166,7 @@ export async function startMock({ port = 0 } = {}) {
     const [, , resource, id, sub] = path;
     if (resource === "sign-in") return signIn(request, response);
     const token = request.headers.authorization?.replace("Bearer ", "");
-    if (!world.signedIn || !world.tokens.has(token))
+    if (!world.signedIn || (token !== API_TOKEN && !world.tokens.has(token)))
       return sendProblem(response, 401, "unauthorized", "This request is not signed in.");
     if (resource === "sign-ins") return signIns(request, response, id, token);
     if (request.method === "POST") {

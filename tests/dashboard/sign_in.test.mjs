@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import { after, before, beforeEach, describe, it } from "node:test";
 import { launch, open } from "./browser.mjs";
-import { startMock } from "./mock.mjs";
+import { API_TOKEN, startMock } from "./mock.mjs";
 import { readEvents } from "../../crates/vik-control/src/web/sse.js";
 
 let browser;
@@ -97,6 +97,37 @@ describe("a browser", () => {
     assert.equal(await page.evaluate(() => localStorage.length), 0);
     await page.reload();
     await waitUntilSignedOut(page);
+    page.assertClean();
+    await page.context().close();
+  });
+
+  it("signs in with the API token, which is in no address, and signs out", async (test) => {
+    if (!mock) return test.skip("the token of a real daemon is not known");
+    const page = await open(browser, mock.url, { storageState: undefined });
+    const requests = [];
+    page.context().on("request", (request) => requests.push(request));
+    await page.getByLabel("Token of the HTTP API").fill("not the token");
+    await page.keyboard.press("Enter");
+    await page.getByRole("alert").getByText("The daemon does not accept this token.").waitFor();
+    assert.equal(await page.evaluate(() => localStorage.length), 0);
+    await page.getByLabel("Token of the HTTP API").fill(API_TOKEN);
+    await page.getByRole("button", { name: "Sign in" }).click();
+    await page.getByRole("heading", { name: "Board" }).waitFor();
+    await waitUntilLive(page);
+    await page.reload();
+    await waitUntilLive(page);
+    // A link replaces the token without an attempt to revoke it as the sign-in of a browser.
+    await page.goto(link);
+    await page.reload();
+    await waitUntilLive(page);
+    await page.evaluate((token) => localStorage.setItem("vik.sign-in", `:${token}`), API_TOKEN);
+    await page.goto(`${mock.url}/sign-ins`);
+    await page.getByText("This browser uses the API token").waitFor();
+    await page.getByRole("button", { name: "Sign this browser out" }).click();
+    await waitUntilSignedOut(page);
+    assert.equal(await page.evaluate(() => localStorage.length), 0);
+    assert.deepEqual(requests.filter((request) => /api-token-of|the\.api/.test(request.url())), []);
+    assert.deepEqual(mock.commands, []);
     page.assertClean();
     await page.context().close();
   });

@@ -61,7 +61,7 @@ const hold = (reason, detail, overrides = {}) => ({
 });
 const day = (spent = 11.62) => ({
   date: new Date().toISOString().slice(0, 10),
-  spent: { tokens: 4_812_330, cost_usd: spent },
+  spent: { tokens: 4_812_330, cost_usd: spent, estimated_usd: 1.2 },
   limit: { tokens: null, usd: 20 },
 });
 
@@ -79,7 +79,7 @@ export function issueView(id, title, state, stages, overrides = {}) {
     life: {
       attempts: 4,
       max_attempts: 15,
-      spent: { tokens: 812_000, cost_usd: 3.1 },
+      spent: { tokens: 812_000, cost_usd: 3.1, estimated_usd: 0.5 },
       limit: { tokens: null, usd: 10 },
     },
     day: day(),
@@ -132,7 +132,7 @@ export function makeWorld() {
           activity: "make check",
           agent: "vex",
           model: null,
-          charged: { tokens: 20_100, cost_usd: 0 },
+          charged: { tokens: 20_100, cost_usd: 0.08, estimated_usd: 0.08 },
           usage: usage(18_000, 2100),
           cost_usd: null,
           budget: { tokens: null, usd: null },
@@ -626,7 +626,7 @@ export function report(since) {
       started: wave,
       succeeded: Math.max(0, wave - (index % 3)),
       failed: Math.min(wave, index % 3),
-      spent: { tokens: wave * 61_000, cost_usd: wave * 0.21 },
+      spent: { tokens: wave * 61_000, cost_usd: wave * 0.21, estimated_usd: wave * 0.02 },
     };
   });
   const sum = (getValue) => series.reduce((all, part) => all + getValue(part), 0);
@@ -635,7 +635,11 @@ export function report(since) {
     attempts: Math.round(60 * share),
     succeeded: Math.round(sum((p) => p.succeeded) * share),
     failed: Math.round(sum((p) => p.failed) * share),
-    spent: { tokens: Math.round(sum((p) => p.spent.tokens) * share), cost_usd: sum((p) => p.spent.cost_usd) * share },
+    spent: {
+      tokens: Math.round(sum((p) => p.spent.tokens) * share),
+      cost_usd: sum((p) => p.spent.cost_usd) * share,
+      estimated_usd: sum((p) => p.spent.estimated_usd) * share,
+    },
     duration_ms: 9 * 3600_000 * share,
     median_duration_ms: 412_000,
   });

@@ -55,6 +55,7 @@ const ASSETS: &[(&str, &[u8])] = assets![
     "search_view.js",
     "session.js",
     "sign_in.js",
+    "sign_in_page.js",
     "sign_ins.js",
     "sse.js",
     "steer.js",

@@ -19,11 +19,10 @@ export class ApiError extends Error {
 export const encodeSegment = (id) => encodeURIComponent(String(id).toWellFormed?.() ?? String(id));
 
 /**
- * Sends a request with this browser's token, without cookies or other credentials. Returns a successful response, and
- * throws an `ApiError` otherwise. If the daemon rejects the token, this browser is signed out.
+ * Sends a request with this browser's token, or with `token`, without cookies or other credentials. Returns a successful
+ * response, and throws an `ApiError` otherwise. If the daemon rejects the token of this browser, it is signed out.
  */
-export async function request(path, { headers, ...options } = {}) {
-  const token = signIn.getToken();
+export async function request(path, { headers, token = signIn.getToken(), ...options } = {}) {
   if (token === null && path !== "sign-in") throw new ApiError(401, { detail: "This browser is not signed in." });
   const authorization = token === null ? {} : { Authorization: `Bearer ${token}` };
   let response;
@@ -54,7 +53,7 @@ export async function request(path, { headers, ...options } = {}) {
 
 const fetchJson = async (path, options) => (await request(path, options)).json();
 
-export const get = (path, signal) => fetchJson(path, { signal });
+export const get = (path, options) => fetchJson(path, options);
 
 export const post = (path, body = {}) =>
   fetchJson(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });

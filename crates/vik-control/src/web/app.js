@@ -15,6 +15,7 @@ import { issuePage } from "./issue.js";
 import { sessionPage } from "./session.js";
 import { historyPage } from "./history.js";
 import { reportPage } from "./report.js";
+import { signInPage } from "./sign_in_page.js";
 import { signInsPage } from "./sign_ins.js";
 
 const topElement = document.getElementById("top");
@@ -25,6 +26,7 @@ let page = null;
 let isSignedOut = false;
 /** The error of the sign-in with a link, if it failed. */
 let signInError = null;
+const signInView = signInPage();
 
 function route() {
   const [, first, ...segments] = location.pathname.split("/");
@@ -64,7 +66,7 @@ export function scheduleRender() {
     render(topElement, topBar());
     render(bannersElement, isSignedOut ? [] : bannerList());
     const showsPage = !isSignedOut || page.isPublic;
-    const view = showsPage ? page.view() : signedOutView();
+    const view = showsPage ? page.view() : signInView.view(signInError);
     render(mainElement, h("div", { key: page.key, class: `page ${page.className ?? ""}` }, view));
     const parts = [showsPage ? truncate(page.title, 80) : null, store.status ? projectName() : null, "Vik"];
     document.title = escapeUnsafe(parts.filter(Boolean).join(" · "));
@@ -97,11 +99,16 @@ function topBar() {
       {
         class: "brand",
         href: "/",
-        "aria-label": `${truncate(projectName(), 60)}: go to the board`,
+        "aria-label": `${truncate(projectName(), 60)} ${location.host}: go to the board`,
         title: status?.workflow_path,
       },
       h("img", { src: "/assets/icon.svg", alt: "", width: 20, height: 20 }),
-      h("bdi", {}, truncate(projectName(), 60)),
+      h(
+        "span",
+        { class: "brand-text" },
+        h("bdi", {}, truncate(projectName(), 60)),
+        h("span", { class: "host num" }, location.host),
+      ),
     ),
     h(
       "nav",
@@ -227,18 +234,6 @@ function bannerList() {
   return items;
 }
 
-const signedOutView = () =>
-  h(
-    "div",
-    { class: "signed-out" },
-    h("h1", { tabindex: -1 }, "This browser is not signed in"),
-    signInError ? h("p", { role: "alert", class: "bad-text" }, signInError.message) : null,
-    h("p", {}, "On the host of the daemon, run this command and open the link that it prints:"),
-    h("pre", { class: "mono", tabindex: 0 }, "vik status"),
-    h("p", { class: "dim" }, "The link signs this browser in, for this daemon only."),
-    button("Try again", () => location.reload(), { kind: "primary" }),
-  );
-
 const themeName = () =>
   document.documentElement.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
 
@@ -331,5 +326,6 @@ if (code !== null) {
   }
 }
 isSignedOut = !signIn.getToken();
+signInView.mount(scheduleRender);
 start();
 showPage();

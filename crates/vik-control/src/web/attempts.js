@@ -22,8 +22,14 @@ export const attemptCost = (attempt) => runCost({ attempts: [attempt] });
 export function runCost({ attempts }) {
   const amount = (attempt) => attempt.cost_usd ?? attempt.charged?.cost_usd ?? null;
   const known = attempts.filter((attempt) => amount(attempt) !== null);
-  const sum = (all) => all.reduce((total, attempt) => total + amount(attempt), 0);
-  return formatCost(known.length ? sum(known) : null, sum(known.filter(({ cost_source: source }) => source === "estimate")));
+  const estimate = (attempt) =>
+    attempt.cost_source === "estimate"
+      ? amount(attempt)
+      : attempt.cost_usd === null
+        ? (attempt.charged?.estimated_usd ?? 0)
+        : 0;
+  const sum = (getAmount) => known.reduce((total, attempt) => total + getAmount(attempt), 0);
+  return formatCost(known.length ? sum(amount) : null, sum(estimate));
 }
 
 export function attemptRow(record) {
@@ -32,7 +38,7 @@ export function attemptRow(record) {
     ? null
     : store.status?.sessions.find((session) => session.session_id === record.session_id);
   const attempt = live
-    ? { ...record, usage: live.usage, cost_usd: live.cost_usd ?? live.charged?.cost_usd ?? null }
+    ? { ...record, usage: live.usage, cost_usd: live.cost_usd ?? null, charged: live.charged }
     : record;
   const { outcome, failure_class: failureClass, reason } = attempt;
   return h(

@@ -4,7 +4,7 @@ import { h } from "./dom.js";
 import { coalesce, encodeSegment, get } from "./api.js";
 import { store } from "./store.js";
 import { button, emptyState, errorNotice, meter, section } from "./ui.js";
-import { estimateSuffix, formatInteger, formatTokens, formatUsd, pluralize, relativeTime } from "./format.js";
+import { estimateSuffix, formatInteger, formatTokens, formatUsd, now, pluralize, relativeTime } from "./format.js";
 import { drain, pause, refresh, resume } from "./steer.js";
 import { approvalRow, liveRow, parkedRow, waitingRow } from "./board_rows.js";
 import { doneColumn, issuesWithoutStage, stageColumns } from "./board_stages.js";
@@ -18,6 +18,9 @@ const MAX_WAITING_SHOWN = 12;
 const MAX_TEXTS = 10;
 /** The period of the issues that the board shows as done. */
 const DONE_SINCE = "7d";
+
+/** Returns the date of today by UTC, as the limits of a day have it. */
+const today = () => new Date(now()).toISOString().slice(0, 10);
 
 export function boardPage() {
   let redraw = () => {};
@@ -172,10 +175,10 @@ export function boardPage() {
 
   function tileList(status) {
     const waiting = status.waiting.length + (status.waiting_more ?? 0);
-    const tile = (href, n, label, tone) =>
+    const tile = (href, n, label, tone, title = null) =>
       h(
         "a",
-        { key: label, class: `tile ${n ? `tone-${tone}` : ""}`, href },
+        { key: label, class: `tile ${n ? `tone-${tone}` : ""}`, href, title },
         h("span", { class: "big num" }, formatInteger(n)),
         h("span", {}, label),
       );
@@ -186,9 +189,13 @@ export function boardPage() {
       status.approvals?.length ? tile("#approvals", status.approvals.length, "for you", "bad") : null,
       tile("#parked", status.parked.length, "parked", "bad"),
       tile("#waiting", waiting, "waiting", "wait"),
+      tile(`/history?outcome=succeeded&since=${today()}`, doneToday(), "done today", "good", "today by UTC"),
       status.day ? h("a", { class: "tile wide", href: "#today" }, dayMeters(status.day)) : null,
     );
   }
+
+  /** Returns the number of issues whose latest successful run has ended today. */
+  const doneToday = () => succeeded.filter((run) => (run.attempts.at(-1)?.ended_at ?? "") >= today()).length;
 
   const dayMeters = (day) => [
     meter(`spent today (UTC)${estimateSuffix(day.spent.estimated_usd)}`, day.spent.cost_usd, day.limit.usd, formatUsd),

@@ -1,21 +1,20 @@
 // Rows of the board: live sessions, approvals, parked and waiting stages.
 
 import { h } from "./dom.js";
-import { button, chip, issueHeading, issueHref, meter, sessionHref } from "./ui.js";
-import { formatTokens, formatUsd, humanize, pluralize, relativeTime, totalTokens } from "./format.js";
+import { button, chip, costMeter, issueHeading, issueHref, meter, sessionHref } from "./ui.js";
+import { formatTokens, humanize, pluralize, relativeTime, totalTokens } from "./format.js";
 import { answerApproval, cancel, retry } from "./steer.js";
 import { truncate } from "./visible.js";
 
 /** Returns the meters of a session: the charged amounts, or the reported ones if they are higher. */
 function usageMeters(session) {
-  const { charged, budget, usage, cost_usd: cost } = session;
+  const { charged, budget, usage } = session;
   const used = Math.max(charged?.tokens ?? 0, totalTokens(usage));
-  const costUsd = Math.max(charged?.cost_usd ?? 0, cost ?? 0);
   return h(
     "div",
     { class: "usage" },
     meter("tokens", used, budget?.tokens, formatTokens),
-    meter("cost", costUsd, budget?.usd, formatUsd),
+    costMeter(session),
   );
 }
 

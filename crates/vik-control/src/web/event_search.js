@@ -86,7 +86,8 @@ export class EventSearch {
     try {
       do {
         params.set("after", String(this.scannedTo));
-        const page = await get(`sessions/${encodeSegment(this.sessionId)}/events?${params}`, controller.signal);
+        const path = `sessions/${encodeSegment(this.sessionId)}/events?${params}`;
+        const page = await get(path, { signal: controller.signal });
         this.matches.push(...page.events);
         this.lastSeq = page.last_seq;
         this.error = null;

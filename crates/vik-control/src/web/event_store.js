@@ -96,7 +96,7 @@ export class EventStore {
       for (;;) {
         const limit = endOf(p) - page.loadedTo;
         const path = `sessions/${encodeSegment(this.sessionId)}/events?after=${page.loadedTo}&limit=${limit}`;
-        const response = await get(path, abort.signal);
+        const response = await get(path, { signal: abort.signal });
         this.pages.set(p, page);
         this.lastSeq = response.last_seq;
         this.hasEnded = response.ended;

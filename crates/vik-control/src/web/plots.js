@@ -25,7 +25,7 @@ const labelPosition = (x, width) =>
     ? { class: "axis", x: width, y: PLOT_HEIGHT - 5, "text-anchor": "end" }
     : { class: "axis", x, y: PLOT_HEIGHT - 5, "text-anchor": "middle" };
 
-/** Returns a plot of stacked bars. `layers` has `[class, label, getValue(interval)]` for each layer. */
+/** Returns a plot of stacked bars. `layers` has `[class, label, getValue(interval), formatCell?]` for each layer. */
 function barChart({ title, summary, report, layers, format, isInteger }) {
   const { series, part_ms: partMs } = report;
   const total = (interval) => layers.reduce((sum, [, , getValue]) => sum + getValue(interval), 0);
@@ -114,7 +114,7 @@ function barChart({ title, summary, report, layers, format, isInteger }) {
         ["From", ...layers.map(([, label]) => label)],
         series.map((interval) => [
           showsDays ? `${formatDay(interval.at)}, ${formatTimeOfDay(interval.at)}` : formatTimeOfDay(interval.at),
-          ...layers.map(([, , getValue]) => format(getValue(interval))),
+          ...layers.map(([, , getValue, formatCell = format]) => formatCell(getValue(interval), interval)),
         ]),
       ),
     ),
@@ -149,7 +149,12 @@ export function spendPlot(report) {
       : `${formatTokens(spent.tokens)} tokens`,
     layers: [
       hasCosts
-        ? ["fill-run", "spent", (interval) => interval.spent.cost_usd]
+        ? [
+            "fill-run",
+            "spent",
+            (interval) => interval.spent.cost_usd,
+            (value, interval) => formatCost(value, interval.spent.estimated_usd),
+          ]
         : ["fill-run", "tokens", (interval) => interval.spent.tokens],
     ],
   });

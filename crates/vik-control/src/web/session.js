@@ -3,12 +3,22 @@
 import { embed, h } from "./dom.js";
 import { coalesce, encodeSegment, get } from "./api.js";
 import { store } from "./store.js";
-import { button, chip, errorNotice, issueLink, issueTitle, meter, propertyList, sessionLink, shortId } from "./ui.js";
+import {
+  button,
+  chip,
+  costMeter,
+  errorNotice,
+  issueLink,
+  issueTitle,
+  meter,
+  propertyList,
+  sessionLink,
+  shortId,
+} from "./ui.js";
 import {
   formatDuration,
   formatInteger,
   formatTokens,
-  formatUsd,
   humanize,
   relativeTime,
   totalTokens,
@@ -235,15 +245,7 @@ export function sessionPage(id, params) {
         ],
         [
           "Cost",
-          running
-            ? meter(
-                "cost",
-                Math.max(running.charged?.cost_usd ?? 0, running.cost_usd ?? 0),
-                running.budget?.usd,
-                formatUsd,
-                true,
-              )
-            : attemptCost(attempt),
+          running ? costMeter(running, true) : attemptCost(attempt),
         ],
         attempt.resumed_from
           ? ["Resumes", sessionLink(attempt.resumed_from, `session ${shortId(attempt.resumed_from)}`)]

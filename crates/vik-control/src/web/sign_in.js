@@ -1,22 +1,31 @@
 // The sign-in of this browser: a token in the storage of this origin. Unlike a cookie, it is not shared between ports.
 
 const STORAGE_KEY = "vik.sign-in";
+/** The stored value starts with this mark if it is the API token. The token of a sign-in starts with an id. */
+const API_MARK = ":";
 
 /** The token if the browser denies access to its storage. It is lost when the page is closed. */
 let memoryToken = null;
 const listeners = new Set();
 
+const API_MARK_AT_START = new RegExp(`^${API_MARK}`);
+
+function getStored() {
+  try {
+    return localStorage.getItem(STORAGE_KEY) ?? memoryToken;
+  } catch {
+    return memoryToken;
+  }
+}
+
 export const signIn = {
   /** Returns the token for requests, or `null` if this browser is not signed in. */
-  getToken() {
-    try {
-      return localStorage.getItem(STORAGE_KEY) ?? memoryToken;
-    } catch {
-      return memoryToken;
-    }
-  },
+  getToken: () => getStored()?.replace(API_MARK_AT_START, "") ?? null,
+  /** Returns whether this browser uses the API token instead of a sign-in of its own. */
+  hasApiToken: () => getStored()?.startsWith(API_MARK) ?? false,
   /** Returns the id of this sign-in in lists of sign-ins, or `null`. */
-  getId: () => signIn.getToken()?.split(".")[0] ?? null,
+  getId: () => (signIn.hasApiToken() ? null : (getStored()?.split(".")[0] ?? null)),
+  setApiToken: (token) => signIn.setToken(API_MARK + token),
   setToken(token) {
     memoryToken = token;
     try {

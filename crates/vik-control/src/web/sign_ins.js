@@ -41,6 +41,15 @@ export function signInsPage() {
     load(0);
   }
 
+  /** Returns a notice for a browser without a sign-in of its own. */
+  const apiTokenNotice = () =>
+    h(
+      "div",
+      { class: "notice row" },
+      h("p", { class: "grow" }, "This browser uses the API token, which is valid until the token changes."),
+      button("Sign this browser out", () => signIn.setToken(null), { kind: "danger-quiet" }),
+    );
+
   const row = (entry) => [
     [h("code", { class: "small" }, entry.id), " ", entry.current ? h("span", { class: "tag" }, "this browser") : null],
     relativeTime(entry.created_at),
@@ -76,6 +85,7 @@ export function signInsPage() {
           " also lists and revokes sign-ins.",
         ),
         loadError ? errorNotice(loadError, () => load(0)) : null,
+        signIn.hasApiToken() ? apiTokenNotice() : null,
         signIns === null
           ? loadError
             ? null

@@ -3,7 +3,7 @@
 import { h, render } from "./dom.js";
 import { encodeSegment } from "./api.js";
 import { truncate } from "./visible.js";
-import { humanize } from "./format.js";
+import { estimateSuffix, formatUsd, humanize } from "./format.js";
 
 /** The tone of each state. The label is always shown too. */
 const TONES = {
@@ -92,6 +92,16 @@ export function meter(name, value, limit, format, hidesLabel = false) {
       vars: { "--share": `${Math.min(share, 1) * 100}%` },
     }),
   );
+}
+
+/** Returns the meter of the cost of a session: the charged amount, or the reported one if that is higher. */
+export function costMeter({ charged, budget, cost_usd: cost }, hidesLabel = false) {
+  const estimated = charged?.estimated_usd ?? 0;
+  const value = Math.max(charged?.cost_usd ?? 0, cost ?? 0);
+  return [
+    meter(`cost${estimateSuffix(estimated)}`, value, budget?.usd, formatUsd, hidesLabel),
+    hidesLabel && estimated >= 5e-7 ? h("span", { class: "small dim" }, estimateSuffix(estimated)) : null,
+  ];
 }
 
 export const propertyList = (...entries) =>
