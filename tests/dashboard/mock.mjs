@@ -6,6 +6,7 @@ import { createServer } from "node:http";
 import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { diff, event, issueDetail, LONG, makeWorld, report, runs, sessionDetail } from "./world.mjs";
+import { log, workflow } from "./world_daemon.mjs";
 
 const WEB = new URL("../../crates/vik-control/src/web/", import.meta.url);
 const TYPES = {
@@ -180,6 +181,9 @@ export async function startMock({ port = 0 } = {}) {
     }
     if (resource === "events") return feed(request, response);
     if (resource === "state") return sendJson(response, world.status);
+    if (resource === "workflow") return sendJson(response, workflow(world));
+    if (resource === "log") return sendJson(response, log(world, url.searchParams));
+    if (resource === "pulls") return sendJson(response, { schema: 1, pulls: world.pulls });
     if (resource === "runs") {
       if (url.searchParams.get("since") === "never")
         return sendProblem(response, 400, "query", "`since`: a time must be a duration (`24h`), a date or a time");

@@ -20,6 +20,12 @@ const PAGES = {
   "the history": "/history",
   "the history with filters": "/history?outcome=failed&since=2026-01-01&until=2026-01-31&issue=SHOP-88",
   "the report": "/report?since=7d",
+  "the workflow": "/workflow",
+  "the log": "/log",
+  "the pulls": "/pulls",
+  "the sign-ins": "/sign-ins",
+  "a search": `/sessions/${FAILED}?q=payments#event-26`,
+  "a filter": `/sessions/${LIVE}?show=tools`,
   "a hostile issue": `/issues/${encodeURIComponent(HOSTILE_ID)}`,
   "a hostile session": `/sessions/${HOSTILE_SESSION}`,
 };
@@ -100,6 +106,9 @@ describe("hostile text", () => {
     for (const path of [
       "/",
       "/history",
+      "/log",
+      "/pulls",
+      `${PAGES["a hostile session"]}?q=script`,
       PAGES["a hostile issue"],
       PAGES["a hostile session"],
       `${PAGES["a hostile session"]}#diff`,

@@ -423,15 +423,15 @@ describe("the issue page", () => {
 
   it("runs a stage again whose run has ended, after a confirmation that names the cost", async () => {
     page = await open(browser, `${mock.url}/issues/SHOP-88`);
-    await page.getByRole("button", { name: "Run plan again" }).click();
+    await page.getByRole("button", { name: "Run again: plan" }).click();
     await page.getByRole("dialog").getByText(/starts the agent[^]*tokens and money[^]*The last run cost \$0\.90/).waitFor();
     await page.getByRole("dialog").getByRole("button", { name: "Back" }).click();
     assert.deepEqual(mock.commands, []);
-    await page.getByRole("button", { name: "Run plan again" }).click();
+    await page.getByRole("button", { name: "Run again: plan" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Run again" }).click();
     await page.locator("#toasts").getByText("plan of SHOP-88 runs again.").waitFor();
     assert.deepEqual(mock.commands, [["issues/SHOP-88/run-again", { stage: "plan" }]]);
-    assert.equal(await page.getByRole("button", { name: "Run implement again" }).count(), 0, "its run is parked");
+    assert.equal(await page.getByRole("button", { name: "Run again: implement" }).count(), 0, "its run is parked");
   });
 
   it("offers to hand over finished work, or to do it again", async () => {

@@ -88,9 +88,10 @@ describe("a browser", () => {
     server.close();
 
     // Signing out in one tab signs out both; neither shows data of the daemon.
+    await second.getByRole("link", { name: "Daemon" }).click();
     await second.getByRole("link", { name: "Sign-ins" }).click();
     await second.getByText("this browser").waitFor();
-    await second.getByRole("button", { name: "Sign this browser out" }).click();
+    await second.getByRole("button", { name: "Sign out this browser" }).click();
     await second.getByRole("dialog").getByRole("button", { name: "Sign out" }).click();
     await waitUntilSignedOut(second);
     await waitUntilSignedOut(page);
@@ -123,7 +124,7 @@ describe("a browser", () => {
     await page.evaluate((token) => localStorage.setItem("vik.sign-in", `:${token}`), API_TOKEN);
     await page.goto(`${mock.url}/sign-ins`);
     await page.getByText("This browser uses the API token").waitFor();
-    await page.getByRole("button", { name: "Sign this browser out" }).click();
+    await page.getByRole("button", { name: "Sign out this browser" }).click();
     await waitUntilSignedOut(page);
     assert.equal(await page.evaluate(() => localStorage.length), 0);
     assert.deepEqual(requests.filter((request) => /api-token-of|the\.api/.test(request.url())), []);
@@ -137,7 +138,7 @@ describe("a browser", () => {
     const page = await open(browser, link, { storageState: undefined });
     await waitUntilLive(page);
     const admin = await open(browser, `${mock.url}/sign-ins`);
-    await admin.getByRole("button", { name: /Sign b0b0b0b\d out/ }).click();
+    await admin.getByRole("button", { name: /Sign out b0b0b0b\d/ }).click();
     await admin.getByRole("dialog").getByRole("button", { name: "Sign out" }).click();
     await waitUntilSignedOut(page);
     await admin.getByText("this browser").waitFor();

@@ -2,6 +2,8 @@
 
 import { HOSTILE_TITLE, MINUTE, PATCH, ago, event, hostileEvents, usage } from "./world_events.mjs";
 
+import { makeLog, makePulls } from "./world_daemon.mjs";
+
 export { HOSTILE_TITLE, event };
 
 const fromNow = (ms) => new Date(Date.now() + ms).toISOString();
@@ -252,6 +254,8 @@ export function makeWorld() {
       webhooks: { address: "127.0.0.1:8081" },
     },
     issues: [],
+    log: makeLog(),
+    pulls: makePulls(),
     events: new Map(),
     ended: new Set([FAILED]),
   };

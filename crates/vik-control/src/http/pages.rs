@@ -34,6 +34,7 @@ const ASSETS: &[(&str, &[u8])] = assets![
     "board.js",
     "board_rows.js",
     "board_stages.js",
+    "daemon_pages.js",
     "dom.js",
     "event_kinds.js",
     "event_search.js",
@@ -50,6 +51,7 @@ const ASSETS: &[(&str, &[u8])] = assets![
     "issue.js",
     "issue_about.js",
     "keys.js",
+    "log_page.js",
     "plots.js",
     "report.js",
     "search_view.js",
@@ -67,16 +69,25 @@ const ASSETS: &[(&str, &[u8])] = assets![
     "visible.js",
 ];
 
+/// The paths of the pages, beside those of an issue and a session. All are served by [`index`].
+pub const PAGES: [&str; 8] = [
+    "/",
+    "/history",
+    "/report",
+    "/workflow",
+    "/log",
+    "/pulls",
+    "/sign-ins",
+    LOGIN,
+];
+
 /// Returns whether a request needs no token: the embedded pages and files hold no data of the
 /// daemon. A browser loads them without a token, and they request their data with one.
 pub fn is_public(request: &Request) -> bool {
     let path = request.uri().path();
-    let page = matches!(
-        path,
-        "/" | "/favicon.ico" | "/history" | "/report" | "/sign-ins" | LOGIN
-    );
     matches!(*request.method(), Method::GET | Method::HEAD)
-        && (page
+        && (path == "/favicon.ico"
+            || PAGES.contains(&path)
             || is_opened_by_browser(request)
             || ["/assets/", "/issues/", "/sessions/"]
                 .iter()

@@ -193,19 +193,18 @@ pub fn router(daemon: Arc<Daemon>) -> Router {
     let api = routes().into_iter().fold(Router::new(), |router, route| {
         router.route(route.path, route.handler)
     });
+    let pages = pages::PAGES.into_iter().fold(Router::new(), |router, path| {
+        router.route(path, get(pages::index))
+    });
     Router::new()
+        .merge(pages)
         .nest("/api/v1", api)
         // The default paths of scrapers and probes.
         .route("/metrics", get(health::metrics))
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))
-        .route("/", get(pages::index))
         // Browsers request it for addresses that are no page of the dashboard.
         .route("/favicon.ico", get(pages::icon))
-        .route("/history", get(pages::index))
-        .route("/report", get(pages::index))
-        .route("/sign-ins", get(pages::index))
-        .route(pages::LOGIN, get(pages::index))
         .route("/issues/{id}", get(pages::index))
         .route("/sessions/{id}", get(pages::index))
         .route("/assets/{name}", get(pages::file))

@@ -15,6 +15,8 @@ import { issuePage } from "./issue.js";
 import { sessionPage } from "./session.js";
 import { historyPage } from "./history.js";
 import { reportPage } from "./report.js";
+import { isDaemonPath, pullsPage, workflowPage } from "./daemon_pages.js";
+import { logPage } from "./log_page.js";
 import { signInPage } from "./sign_in_page.js";
 import { signInsPage } from "./sign_ins.js";
 
@@ -42,6 +44,9 @@ function route() {
   if (first === "history") return historyPage(new URLSearchParams(location.search));
   if (first === "report") return reportPage(new URLSearchParams(location.search).get("since"));
   if (first === "sign-ins") return signInsPage();
+  if (first === "workflow") return workflowPage();
+  if (first === "log") return logPage(new URLSearchParams(location.search));
+  if (first === "pulls") return pullsPage();
   return notFoundPage("Page not found.");
 }
 
@@ -90,24 +95,22 @@ const projectName = () => store.status?.workflow_path?.split(/[\\/]/).at(-2) || 
 
 function topBar() {
   const path = location.pathname;
-  const link = (href, label) => h("a", { href, "aria-current": path === href ? "page" : null }, label);
+  const link = (href, label, isCurrent = path === href) =>
+    h("a", { href, "aria-current": isCurrent ? (path === href ? "page" : "true") : null }, label);
   const { status, isConnected } = store;
   const daemon = status?.paused && status.state === "running" ? "paused" : status?.state;
   return [
     h(
       "a",
-      {
-        class: "brand",
-        href: "/",
-        "aria-label": `${truncate(projectName(), 60)} ${location.host}: go to the board`,
-        title: status?.workflow_path,
-      },
+      { class: "brand", href: "/", title: status?.workflow_path },
       h("img", { src: "/assets/icon.svg", alt: "", width: 20, height: 20 }),
       h(
         "span",
         { class: "brand-text" },
         h("bdi", {}, truncate(projectName(), 60)),
+        " ",
         h("span", { class: "host num" }, location.host),
+        h("span", { class: "visually-hidden" }, ": go to the board"),
       ),
     ),
     h(
@@ -116,7 +119,7 @@ function topBar() {
       link("/", "Board"),
       link("/history", "History"),
       link("/report", "Report"),
-      link("/sign-ins", "Sign-ins"),
+      link("/workflow", "Daemon", isDaemonPath(path)),
     ),
     h("span", { class: "grow" }),
     daemon && !isSignedOut ? chip(daemon, daemon === "draining" ? "stopping when idle" : daemon) : null,
@@ -310,6 +313,9 @@ keys.start({
   b: () => navigate("/"),
   h: () => navigate("/history"),
   r: () => navigate("/report"),
+  w: () => navigate("/workflow"),
+  l: () => navigate("/log"),
+  p: () => navigate("/pulls"),
   t: toggleTheme,
 });
 

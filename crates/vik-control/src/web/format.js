@@ -79,6 +79,10 @@ export function relativeTime(iso, mode = "ago") {
   return h("time", { class: "num", datetime: iso, title: `${formatDateTime(iso)} (${iso})`, "data-time-format": mode });
 }
 
+/** Returns a `<time>` with date, time and zone, for tables. */
+export const absoluteTime = (iso) =>
+  iso ? h("time", { class: "num", datetime: iso, title: iso }, formatDateTime(iso)) : h("span", { class: "dim" }, "–");
+
 const trimmedFixed = (n, digits) => n.toFixed(digits).replace(/\.0+$/, "");
 
 /** Formats a number of tokens, as `12.3k`. */

@@ -287,7 +287,7 @@ export function issuePage(id) {
           agent: store.status.workflow.stages.find((stage) => stage.stage === run.stage)?.agent,
           cost: runCost(run),
         }),
-      { kind: "small", "aria-label": `Run ${run.stage} again` },
+      { kind: "small", "aria-label": `Run again: ${truncate(run.stage, 60)}` },
     );
 
   const runView = (run) =>

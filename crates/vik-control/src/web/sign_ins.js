@@ -4,6 +4,7 @@ import { h } from "./dom.js";
 import { coalesce, encodeSegment, get, post } from "./api.js";
 import { button, confirmDialog, emptyState, errorNotice, showToast, table } from "./ui.js";
 import { relativeTime } from "./format.js";
+import { daemonHead } from "./daemon_pages.js";
 import { signIn } from "./sign_in.js";
 import { truncate } from "./visible.js";
 
@@ -47,7 +48,7 @@ export function signInsPage() {
       "div",
       { class: "notice row" },
       h("p", { class: "grow" }, "This browser uses the API token, which is valid until the token changes."),
-      button("Sign this browser out", () => signIn.setToken(null), { kind: "danger-quiet" }),
+      button("Sign out this browser", () => signIn.setToken(null), { kind: "danger-quiet" }),
     );
 
   const row = (entry) => [
@@ -58,7 +59,7 @@ export function signInsPage() {
     h("span", { class: "small" }, truncate(entry.user_agent || "–", 160)),
     button("Sign out", () => revoke(entry), {
       kind: "small danger-quiet",
-      "aria-label": entry.current ? "Sign this browser out" : `Sign ${entry.id} out`,
+      "aria-label": entry.current ? "Sign out this browser" : `Sign out ${entry.id}`,
     }),
   ];
 
@@ -74,7 +75,7 @@ export function signInsPage() {
     },
     view() {
       return [
-        h("h1", { tabindex: -1 }, "Sign-ins"),
+        daemonHead("Sign-ins"),
         h(
           "p",
           { class: "dim" },
