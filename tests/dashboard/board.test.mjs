@@ -82,9 +82,35 @@ describe("the board", () => {
     assert.doesNotMatch(await liveRow("SHOP-97").innerText(), /estimated/);
   });
 
+  it("shows code between backticks as code, and names of reasons as words with the code as a title", async () => {
+    const { parked } = mock.world.status;
+    parked[0].detail = "parked (attempts_used_up): `verify` exited with 1, see attempts_used_up_log";
+    page = await open(browser, mock.url);
+    const row = page.locator("#parked li", { hasText: "SHOP-88" });
+    await row.getByText("parked (attempts used up): verify exited with 1, see attempts_used_up_log").waitFor();
+    assert.deepEqual(await row.locator("code").allInnerTexts(), ["verify", "vik retry SHOP-88"]);
+    assert.equal(await row.locator(".chip").getAttribute("title"), "attempts_used_up");
+    assert.equal(await row.locator("p [title]").first().getAttribute("title"), "attempts_used_up");
+    assert.doesNotMatch(await page.locator("body").innerText(), /`/);
+  });
+
+  it("leaves no half of a row empty", async () => {
+    const width = (id) => page.locator(id).evaluate((el) => el.getBoundingClientRect().width);
+    page = await open(browser, mock.url, { width: 1440 });
+    await liveRow("SHOP-97").waitFor();
+    assert.ok((await width("#parked")) < 720);
+    const height = (id) => page.locator(id).evaluate((el) => el.getBoundingClientRect().height);
+    assert.equal(await height("#parked"), await height("#waiting"));
+    mock.world.status.parked = [];
+    mock.publish({ type: "state" });
+    await page.getByText("No parked issues.").waitFor();
+    assert.ok((await width("#waiting")) > 1300);
+    assert.ok((await width("#parked")) > 1300);
+  });
+
   it("names the project in the header and in the title of the window", async () => {
     page = await open(browser, mock.url);
-    await page.getByRole("link", { name: `shop ${new URL(mock.url).host}: go to the board` }).waitFor();
+    await page.getByRole("link", { name: new RegExp(`^shop ${new URL(mock.url).host}`) }).waitFor();
     await page.locator("#top").getByText(new URL(mock.url).host).waitFor();
     await page.waitForFunction(() => document.title === "Board · shop · Vik");
   });
@@ -282,7 +308,7 @@ describe("the board", () => {
     for (const name of ["pullfail", "reject", "ledger"]) await fetch(`${mock.url}/mock/${name}`, { method: "POST" });
     await page.getByText("The pull failed (3 in a row)").waitFor();
     await page.getByText("next pull in 2 min").waitFor();
-    await page.locator("#banners").getByText("did you mean `codex`?").waitFor();
+    await page.locator("#banners").getByText("did you mean codex?").waitFor();
     await page.locator("#banners").getByText("database or disk is full").waitFor();
     assert.ok(await hasNoHorizontalScroll(page));
   });

@@ -314,7 +314,7 @@ describe("the search in a transcript", () => {
     assert.match(await page.locator(".matches .event").nth(2).innerText(), /cargo test[^]*exit 101/);
     await page.getByRole("button", { name: "Messages" }).click();
     await page.locator(".matches .kind-completed").waitFor();
-    await page.getByRole("button", { name: "All" }).click();
+    await page.getByRole("button", { name: "All", exact: true }).click();
     await eventRow(1).waitFor();
   });
 
@@ -338,8 +338,12 @@ describe("the session page", () => {
     await page.getByText("retrying in 2 s").waitFor();
     await page.getByRole("tab", { name: "Prompt" }).click();
     await page.getByText("You work on issue SHOP-88.").first().waitFor();
-    await page.getByRole("tab", { name: "Scripts" }).click();
+    await page.getByRole("tab", { name: "Steps" }).click();
     await page.getByText("exit status: 101").waitFor();
+    assert.match(
+      await page.locator(".steps").innerText(),
+      /before_run[^]*1s[^]*prompt command 1[^]*Agent[^]*6m 00s[^]*verify[^]*failed[^]*after_run/,
+    );
   });
 
   it("cancels the attempt, and then shows its outcome", async () => {
@@ -373,7 +377,7 @@ describe("the issue page", () => {
       /Attempt 3[^]*failed[^]*verify[^]*exit 1[^]*resumes session[^]*Attempt 2[^]*timed out[^]*estimated/,
     );
     assert.match(await page.locator("#life").innerText(), /4 of 15 attempts[^]*\$3\.10 of \$10\.00 cost/);
-    await page.getByRole("spinbutton", { name: "Attempts" }).fill("2");
+    await page.getByRole("spinbutton", { name: "More attempts" }).fill("2");
     await page.getByRole("button", { name: "Retry" }).click();
     await page.locator("#current-state").getByText("ready").waitFor();
     assert.deepEqual(mock.commands, [["issues/SHOP-88/retry", { stage: null, attempts: 2, agent: false }]]);
@@ -437,7 +441,7 @@ describe("the issue page", () => {
   it("offers to hand over finished work, or to do it again", async () => {
     mock.world.notHandedOver = "SHOP-88";
     page = await open(browser, `${mock.url}/issues/SHOP-88`);
-    await page.getByText("The work is done, but not handed over: `after_run` exited with 1").waitFor();
+    await page.getByText("The work is done, but not handed over: after_run exited with 1").waitFor();
     await page.getByRole("button", { name: "Hand over now" }).waitFor();
     await page.getByRole("button", { name: "Run the agent again" }).click();
     await page.locator("#current-state").getByText("ready").waitFor();

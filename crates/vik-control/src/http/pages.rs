@@ -53,6 +53,7 @@ const ASSETS: &[(&str, &[u8])] = assets![
     "keys.js",
     "log_page.js",
     "plots.js",
+    "prose.js",
     "report.js",
     "search_view.js",
     "session.js",

@@ -9,6 +9,7 @@ import { button, chip } from "./ui.js";
 import { pluralize, relativeTime } from "./format.js";
 import { escapeUnsafe, truncate } from "./visible.js";
 import { resume } from "./steer.js";
+import { prose } from "./prose.js";
 import { keys } from "./keys.js";
 import { boardPage } from "./board.js";
 import { issuePage } from "./issue.js";
@@ -129,7 +130,7 @@ function topBar() {
       isConnected === false
         ? chip("lost", "Connection lost, reconnecting")
         : isConnected
-          ? h("span", { class: "dim" }, "Live")
+          ? h("span", { class: "dim", title: "The page shows changes at once" }, "Live updates")
           : "",
     ),
     button("?", () => keys.showHelp(), {
@@ -155,9 +156,9 @@ function bannerList() {
       "Error",
       "bad",
       h("strong", {}, "Cannot load the state. "),
-      error.message,
+      prose(error.message),
       " ",
-      error.hint ?? "",
+      prose(error.hint),
     );
   }
   if (!status) return items;
@@ -166,7 +167,7 @@ function bannerList() {
       "Ledger",
       "bad",
       h("strong", {}, "Cannot write the ledger; no attempts start. "),
-      status.ledger.error,
+      prose(status.ledger.error),
       " ",
       h("code", {}, status.ledger.path),
     );
@@ -198,7 +199,8 @@ function bannerList() {
         h("strong", {}, `Notifier ${notifier.name}: `),
         `${pluralize(notifier.undelivered, "delivery", "deliveries")} failing since `,
         relativeTime(notifier.failing_since),
-        `. ${notifier.error ?? ""}`,
+        ". ",
+        prose(notifier.error),
       ),
     );
   }
@@ -220,7 +222,7 @@ function bannerList() {
         h(
           "ul",
           { class: "mono" },
-          rejected.diagnostics.map((line) => h("li", {}, line)),
+          rejected.diagnostics.map((line) => h("li", {}, prose(line))),
           rejected.more ? h("li", {}, `and ${rejected.more} more`) : null,
         ),
       ),

@@ -3,6 +3,7 @@
 import { h } from "./dom.js";
 import { chip, sessionLink, shortId } from "./ui.js";
 import { formatCost, formatDuration, formatTokens, humanize, relativeTime, totalTokens } from "./format.js";
+import { prose } from "./prose.js";
 import { truncate } from "./visible.js";
 import { store } from "./store.js";
 
@@ -53,7 +54,7 @@ export function attemptRow(record) {
         `Attempt ${attempt.attempt}`,
       ),
       chip(outcome ?? "running"),
-      failureClass ? h("span", { class: "tag" }, humanize(failureClass)) : null,
+      failureClass ? h("span", { class: "tag", title: failureClass }, humanize(failureClass)) : null,
       attempt.exit_code ? h("span", { class: "small dim" }, `exit ${attempt.exit_code}`) : null,
       h("span", { class: "grow" }),
       h(
@@ -70,13 +71,13 @@ export function attemptRow(record) {
         attemptCost(attempt),
       ),
     ),
-    reason ? h("p", { class: "small wrap clamp3" }, truncate(reason, 1000)) : null,
+    reason ? h("p", { class: "small wrap clamp3" }, prose(truncate(reason, 1000))) : null,
     attempt.hand_over_failure
       ? h(
           "p",
           { class: "small wrap clamp3" },
           "The work is done, but not handed over: ",
-          truncate(attempt.hand_over_failure, 1000),
+          prose(truncate(attempt.hand_over_failure, 1000)),
         )
       : null,
     attempt.resumed_from

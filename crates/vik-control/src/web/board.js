@@ -5,6 +5,7 @@ import { coalesce, encodeSegment, get } from "./api.js";
 import { store } from "./store.js";
 import { button, emptyState, errorNotice, meter, section } from "./ui.js";
 import { estimateSuffix, formatInteger, formatTokens, formatUsd, now, pluralize, relativeTime } from "./format.js";
+import { prose } from "./prose.js";
 import { drain, pause, refresh, resume } from "./steer.js";
 import { approvalRow, liveRow, parkedRow, waitingRow } from "./board_rows.js";
 import { doneColumn, issuesWithoutStage, stageColumns } from "./board_stages.js";
@@ -148,7 +149,9 @@ export function boardPage() {
       h("strong", {}, `The pull failed${repetition} `),
       relativeTime(pull.at),
       pull.next_at ? [", next pull ", relativeTime(pull.next_at)] : null,
-      pull.error ? h("span", { class: "clamp2" }, pull.error) : null,
+      pull.error ? h("span", { class: "clamp2" }, prose(pull.error)) : null,
+      " ",
+      h("a", { href: "/pulls" }, "All pulls"),
     );
   }
 
@@ -349,7 +352,11 @@ export function boardPage() {
         ),
         h(
           "div",
-          { class: "two-columns", key: "two-columns" },
+          {
+            // An empty list beside a full one would leave half of the row empty.
+            class: `two-columns${Boolean(status.parked.length) !== Boolean(status.waiting.length) ? " stacked" : ""}`,
+            key: "two-columns",
+          },
           section(
             "Parked",
             {

@@ -4,7 +4,11 @@ import { h } from "./dom.js";
 import { button, chip, costMeter, issueHeading, issueHref, meter, sessionHref } from "./ui.js";
 import { formatTokens, humanize, pluralize, relativeTime, totalTokens } from "./format.js";
 import { answerApproval, cancel, retry } from "./steer.js";
+import { prose } from "./prose.js";
 import { truncate } from "./visible.js";
+
+/** What an approval is for. */
+const GATES = { before: "before the start", call: "call of a tool", after: "after the work" };
 
 /** Returns the meters of a session: the charged amounts, or the reported ones if they are higher. */
 function usageMeters(session) {
@@ -109,11 +113,11 @@ export function approvalRow(approval, { text = "", isOwnPage = false } = {}) {
         "div",
         { class: "line small" },
         h("span", {}, approval.stage),
-        chip("waiting", humanize(approval.gate)),
+        chip("waiting", GATES[approval.gate] ?? humanize(approval.gate), approval.gate),
         h("span", { class: "dim" }, relativeTime(approval.since)),
       ),
-      h("p", { class: `small ${isOwnPage ? "wrap" : "clamp3"}` }, truncate(approval.detail, isOwnPage ? 4000 : 600)),
-      text ? h("p", { class: "small dim quote clamp3" }, truncate(text.trim(), 400)) : null,
+      h("p", { class: `small ${isOwnPage ? "wrap" : "clamp3"}` }, prose(truncate(approval.detail, isOwnPage ? 4000 : 600))),
+      text ? h("p", { class: "small dim quote clamp3" }, truncate(text.trim().replaceAll(/\s+/g, " "), 400)) : null,
       isOwnPage
         ? null
         : h(
@@ -162,11 +166,11 @@ export function parkedRow(parked, title) {
         "div",
         { class: "line small" },
         h("span", {}, parked.stage),
-        chip("parked", humanize(parked.reason)),
+        chip("parked", humanize(parked.reason), parked.reason),
         h("span", { class: "dim" }, relativeTime(parked.since)),
       ),
-      h("p", { class: "small clamp3" }, truncate(parked.detail, 600)),
-      h("p", { class: "small dim" }, "Freed by: ", parked.freed_by),
+      h("p", { class: "small clamp3" }, prose(truncate(parked.detail, 600))),
+      h("p", { class: "small dim" }, "Freed by: ", prose(parked.freed_by)),
     ),
     button("Retry", () => retry(id, { stage: parked.stage }), {
       kind: "primary-quiet",
@@ -191,19 +195,21 @@ export function waitingRow(waiting, title) {
         "div",
         { class: "line small" },
         h("span", {}, waiting.stage),
-        chip("waiting", humanize(waiting.reason)),
+        chip("waiting", humanize(waiting.reason), waiting.reason),
         waiting.until ? h("span", {}, relativeTime(waiting.until)) : null,
       ),
       waiting.detail || waiting.attempts
         ? h(
             "p",
             { class: "small dim clamp2" },
-            [
-              truncate(waiting.detail ?? "", 400),
-              waiting.attempts ? `${pluralize(waiting.attempts, "attempt")} so far` : null,
-            ]
-              .filter(Boolean)
-              .join(" · "),
+            prose(
+              [
+                truncate(waiting.detail ?? "", 400),
+                waiting.attempts ? `${pluralize(waiting.attempts, "attempt")} so far` : null,
+              ]
+                .filter(Boolean)
+                .join(" · "),
+            ),
           )
         : null,
     ),

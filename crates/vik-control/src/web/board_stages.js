@@ -3,6 +3,7 @@
 import { h } from "./dom.js";
 import { button, chip, issueHeading, sessionHref } from "./ui.js";
 import { humanize, relativeTime } from "./format.js";
+import { codeWords, prose } from "./prose.js";
 import { truncate } from "./visible.js";
 
 const STATE_ORDER = { running: 0, ready: 1, waiting: 2, held: 3 };
@@ -39,9 +40,9 @@ function card({ issue, view }) {
       ? h(
           "p",
           { class: "small dim clamp2", title: truncate(hold.detail ?? "", 400) },
-          h("span", { class: "strong" }, humanize(hold.reason)),
+          h("span", { class: "strong" }, codeWords(hold.reason)),
           hold.until ? [" · ", relativeTime(hold.until)] : null,
-          hold.detail ? ` · ${truncate(hold.detail, 140)}` : "",
+          hold.detail ? [" · ", prose(truncate(hold.detail, 140))] : null,
         )
       : null,
   );

@@ -4,7 +4,7 @@ import { h } from "./dom.js";
 import { coalesce, get } from "./api.js";
 import { button, chip, emptyState, errorNotice, section } from "./ui.js";
 import { absoluteTime, formatDuration, formatInteger, relativeTime } from "./format.js";
-import { inlineCode } from "./text.js";
+import { prose } from "./prose.js";
 
 const PAGES = [
   ["/workflow", "Workflow"],
@@ -120,7 +120,7 @@ const pullRow = (pull, index) =>
     h(
       "td",
       { class: "message" },
-      pull.error ? h("span", { class: "wrap", "data-item": true, tabindex: -1 }, inlineCode(pull.error)) : "–",
+      pull.error ? h("span", { class: "wrap", "data-item": true, tabindex: -1 }, prose(pull.error)) : "–",
     ),
   );
 

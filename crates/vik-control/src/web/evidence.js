@@ -3,7 +3,8 @@
 import { h } from "./dom.js";
 import { chip, emptyState, errorNotice } from "./ui.js";
 import { diffLines, excerpt } from "./text.js";
-import { pluralize } from "./format.js";
+import { formatDuration, pluralize, relativeTime } from "./format.js";
+import { prose } from "./prose.js";
 import { truncate } from "./visible.js";
 
 const MAX_OPEN_FILES = 12;
@@ -36,7 +37,7 @@ export function diffView(diff, emptyText) {
   return h(
     "div",
     { class: "diff-view" },
-    diff.note ? h("p", { class: "notice tone-wait" }, diff.note) : null,
+    diff.note ? h("p", { class: "notice tone-wait" }, prose(diff.note)) : null,
     diff.files.length || diff.note
       ? null
       : emptyState("No changes.", emptyText),
@@ -72,35 +73,50 @@ export const promptView = (prompt) =>
     ? excerpt(prompt, "start", "Prompt")
     : emptyState("No prompt.", "The attempt ended before its prompt was rendered, or has not rendered it yet.");
 
-export function scriptsView(scripts) {
-  if (!scripts.length)
-    return emptyState(
-      "No scripts have run.",
-      "Hooks, prompt commands and ",
-      h("code", {}, "verify"),
-      " of the workflow are listed here with their output.",
-    );
+/** The scripts that run after the agent; all others run before it. */
+const AFTER_AGENT = new Set(["verify", "after_run", "before_remove"]);
+
+function stepView(script, index) {
+  return h(
+    "details",
+    { key: `${script.name} ${index}`, class: "collapsible file", open: script.ok === false },
+    h(
+      "summary",
+      {},
+      h("span", { class: "strong mono" }, script.name),
+      h("span", { class: "grow" }),
+      duration(script.duration_ms),
+      script.ok === null
+        ? chip("waiting", "result unknown")
+        : chip(script.ok ? "succeeded" : "failed", script.ok ? "ok" : "failed"),
+    ),
+    script.reason ? h("p", { class: "bad-text" }, prose(script.reason)) : null,
+    script.output
+      ? excerpt(script.output, "end", `Output of ${script.name}`)
+      : h("p", { class: "dim small" }, "No output."),
+  );
+}
+
+/** Returns the duration of a step, if the daemon has measured it. */
+const duration = (ms) => (ms === null || ms === undefined ? null : h("span", { class: "small dim num" }, formatDuration(ms)));
+
+/** Returns the steps of an attempt in their order: the scripts, and the agent between them. */
+export function stepsView(scripts, attempt) {
+  const first = scripts.findIndex((script) => AFTER_AGENT.has(script.name));
+  const split = first < 0 ? scripts.length : first;
+  const agent = h(
+    "div",
+    { key: "agent", class: "file step" },
+    h("span", { class: "strong" }, "Agent"),
+    h("span", { class: "grow" }),
+    attempt.duration_ms === null ? relativeTime(attempt.started_at, "elapsed") : duration(attempt.duration_ms),
+    chip(attempt.outcome ?? "running"),
+  );
   return h(
     "div",
-    {},
-    scripts.map((script, index) =>
-      h(
-        "details",
-        { key: `${script.name} ${index}`, class: "collapsible file", open: script.ok === false },
-        h(
-          "summary",
-          {},
-          h("span", { class: "strong mono" }, script.name),
-          h("span", { class: "grow" }),
-          script.ok === null
-            ? chip("waiting", "result unknown")
-            : chip(script.ok ? "succeeded" : "failed", script.ok ? "ok" : "failed"),
-        ),
-        script.reason ? h("p", { class: "bad-text" }, script.reason) : null,
-        script.output
-          ? excerpt(script.output, "end", `Output of ${script.name}`)
-          : h("p", { class: "dim small" }, "No output."),
-      ),
-    ),
+    { class: "steps" },
+    scripts.slice(0, split).map(stepView),
+    agent,
+    scripts.slice(split).map((script, index) => stepView(script, split + index)),
   );
 }

@@ -4,7 +4,7 @@ import { h } from "./dom.js";
 import { coalesce, get } from "./api.js";
 import { store } from "./store.js";
 import { button, chip, emptyState, errorNotice, issueHeading, section, sessionHref } from "./ui.js";
-import { formatDuration, humanize, outcomeName, OUTCOMES, relativeTime } from "./format.js";
+import { absoluteTime, formatDuration, humanize, outcomeName, OUTCOMES, relativeTime } from "./format.js";
 import { runCost } from "./attempts.js";
 import { truncate } from "./visible.js";
 
@@ -184,6 +184,11 @@ export function historyPage(params) {
     return formatDuration(durations.length ? durations.reduce((sum, ms) => sum + ms, 0) : null);
   }
 
+  const startedAt = (at) => [
+    h("span", { class: "small" }, absoluteTime(at)),
+    at ? h("span", { class: "small dim ago" }, relativeTime(at)) : null,
+  ];
+
   const cell = (label, ...content) => h("td", { role: "cell", "data-label": label }, content);
 
   function row(run) {
@@ -206,7 +211,7 @@ export function historyPage(params) {
       cell("Attempts", h("span", { class: "num" }, run.attempts.length)),
       cell("Duration", h("span", { class: "num" }, runDuration(run))),
       cell("Cost", h("span", { class: "num" }, runCost(run))),
-      cell("Started", relativeTime(run.attempts[0]?.started_at)),
+      cell("Started", startedAt(run.attempts[0]?.started_at)),
       cell(
         "Last attempt",
         last

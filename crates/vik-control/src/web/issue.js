@@ -15,6 +15,7 @@ import {
   sessionHref,
 } from "./ui.js";
 import {
+  absoluteTime,
   estimateSuffix,
   formatDuration,
   formatTokens,
@@ -28,7 +29,8 @@ import { store } from "./store.js";
 import { attemptCost, attemptRow, attemptTone, runCost } from "./attempts.js";
 import { approvalRow } from "./board_rows.js";
 import { changesSection, descriptionSection } from "./issue_about.js";
-import { promptView, scriptsView } from "./evidence.js";
+import { codeWords, prose } from "./prose.js";
+import { promptView, stepsView } from "./evidence.js";
 import { truncate, webHost } from "./visible.js";
 
 const MAX_DECISIONS_SHOWN = 30;
@@ -167,12 +169,13 @@ export function issuePage(id) {
                 h(
                   "label",
                   { class: "small" },
-                  "Attempts ",
+                  "More attempts ",
                   h("input", {
                     type: "number",
                     min: 1,
                     max: 99,
                     placeholder: "auto",
+                    title: "How many attempts the stage gets. Empty: as many as the workflow allows.",
                     value: attemptCount,
                     on: {
                       input: (e) => {
@@ -199,12 +202,12 @@ export function issuePage(id) {
       h(
         "p",
         {},
-        h("span", { class: "strong" }, humanize(hold.reason)),
+        h("span", { class: "strong" }, codeWords(hold.reason)),
         hold.since ? [" since ", relativeTime(hold.since)] : null,
         hold.until ? [", until ", relativeTime(hold.until)] : null,
       ),
-      hold.detail ? h("p", { class: "wrap" }, truncate(hold.detail, 2000)) : null,
-      hold.freed_by ? h("p", { class: "dim" }, "Freed by: ", hold.freed_by) : null,
+      hold.detail ? h("p", { class: "wrap" }, prose(truncate(hold.detail, 2000))) : null,
+      hold.freed_by ? h("p", { class: "dim" }, "Freed by: ", prose(hold.freed_by)) : null,
     );
 
   const stageRow = (stage) =>
@@ -337,8 +340,8 @@ export function issuePage(id) {
       h(
         "details",
         { class: "collapsible" },
-        h("summary", {}, "Scripts", h("span", { class: "count num" }, newestSession.scripts.length)),
-        scriptsView(newestSession.scripts),
+        h("summary", {}, "Steps"),
+        stepsView(newestSession.scripts, newestSession.attempt),
       ),
     );
   }
@@ -348,7 +351,7 @@ export function issuePage(id) {
     const shown = showsAllDecisions ? all : all.slice(0, MAX_DECISIONS_SHOWN);
     return section(
       "Decisions",
-      { id: "decisions", count: all.length },
+      { id: "decisions", count: all.length, hint: "newest first" },
       all.length
         ? null
         : emptyState(
@@ -362,13 +365,13 @@ export function issuePage(id) {
           h(
             "li",
             { key: `${all.length - index}` },
-            h("span", { class: "num dim" }, relativeTime(decision.at)),
-            h("span", { class: "strong" }, humanize(decision.kind)),
+            h("span", { class: "num dim" }, absoluteTime(decision.at), h("span", {}, " · ", relativeTime(decision.at))),
+            h("span", { class: "strong" }, codeWords(decision.kind)),
             h(
               "span",
               { class: "wrap" },
               decision.stage ? h("span", { class: "dim" }, `${decision.stage}: `) : null,
-              truncate(decision.detail, 1000),
+              prose(truncate(decision.detail, 1000)),
             ),
           ),
         ),

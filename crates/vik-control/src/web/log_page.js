@@ -5,7 +5,7 @@ import { address } from "./address.js";
 import { coalesce, get } from "./api.js";
 import { button, emptyState, errorNotice, issueLink, section, sessionLink } from "./ui.js";
 import { formatDateTime, formatTime } from "./format.js";
-import { inlineCode } from "./text.js";
+import { prose } from "./prose.js";
 import { daemonHead } from "./daemon_pages.js";
 import { truncate } from "./visible.js";
 
@@ -128,7 +128,7 @@ export function logPage(params) {
       h(
         "div",
         {},
-        h("p", { class: "wrap" }, inlineCode(truncate(line.message, 4000))),
+        h("p", { class: "wrap" }, prose(truncate(line.message, 4000))),
         h(
           "p",
           { class: "small dim meta" },

@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { table } from "./ui.js";
-import { formatCost, formatTokens, formatUsd, pluralize } from "./format.js";
+import { absoluteTime, formatCost, formatTokens, formatUsd, pluralize } from "./format.js";
 
 const PLOT_HEIGHT = 150;
 const MARGIN_LEFT = 44;
@@ -113,7 +113,7 @@ function barChart({ title, summary, report, layers, format, isInteger }) {
         title,
         ["From", ...layers.map(([, label]) => label)],
         series.map((interval) => [
-          showsDays ? `${formatDay(interval.at)}, ${formatTimeOfDay(interval.at)}` : formatTimeOfDay(interval.at),
+          absoluteTime(interval.at),
           ...layers.map(([, , getValue, formatCell = format]) => formatCell(getValue(interval), interval)),
         ]),
       ),

@@ -25,11 +25,12 @@ import {
 } from "./format.js";
 import { cancel } from "./steer.js";
 import { attemptCost } from "./attempts.js";
-import { diffView, promptView, scriptsView, stderrView } from "./evidence.js";
+import { diffView, promptView, stderrView, stepsView } from "./evidence.js";
 import { EventStore } from "./event_store.js";
 import { EventSearch } from "./event_search.js";
 import { markMatches, matchList, searchBar } from "./search_view.js";
 import { Transcript } from "./transcript.js";
+import { prose } from "./prose.js";
 import { address } from "./address.js";
 import { truncate } from "./visible.js";
 
@@ -41,7 +42,7 @@ const TABS = [
   ["diff", "Diff"],
   ["stderr", "stderr"],
   ["prompt", "Prompt"],
-  ["scripts", "Scripts"],
+  ["scripts", "Steps"],
 ];
 
 const tokenSummary = (usage) =>
@@ -191,9 +192,9 @@ export function sessionPage(id, params) {
             chip(running ? running.phase : (attempt.outcome ?? "running")),
             attempt.failure_class ? h("span", { class: "tag" }, humanize(attempt.failure_class)) : null,
             running?.activity ? h("span", { class: "activity" }, truncate(running.activity, 200)) : null,
-            attempt.reason ? h("span", { class: "wrap clamp3" }, truncate(attempt.reason, 600)) : null,
+            attempt.reason ? h("span", { class: "wrap clamp3" }, prose(truncate(attempt.reason, 600))) : null,
             attempt.hand_over_failure
-              ? h("span", { class: "wrap clamp3" }, "not handed over: ", truncate(attempt.hand_over_failure, 600))
+              ? h("span", { class: "wrap clamp3" }, "not handed over: ", prose(truncate(attempt.hand_over_failure, 600)))
               : null,
           ),
         ),
@@ -281,21 +282,26 @@ export function sessionPage(id, params) {
     );
 
   function transcriptView() {
-    const bar = searchBar(search, searchActions);
-    return search.isActive
-      ? [
-          bar,
-          matchList(search, {
-            expanded: openMatches,
-            redraw: () => redraw(),
-            onOpen: openEvent,
-            onLoadMore: () => {
-              search.loadMore();
-              redraw();
-            },
-          }),
-        ]
-      : [bar, allEvents()];
+    const isSearch = search.isActive;
+    const onLoadMore = () => {
+      search.loadMore();
+      redraw();
+    };
+    return [
+      h("div", { class: "transcript-tools" }, searchBar(search, searchActions), isSearch ? null : seekBar()),
+      isSearch
+        ? matchList(search, { expanded: openMatches, redraw: () => redraw(), onOpen: openEvent, onLoadMore })
+        : [
+            events.lastSeq === 0 && !events.loading.size
+              ? h(
+                  "p",
+                  { class: "dim" },
+                  detail.attempt.outcome ? "The log has no events." : "No events from the agent yet.",
+                )
+              : null,
+            embed("transcript", transcript.scroller),
+          ],
+    ];
   }
 
   function scrollToNewest() {
@@ -304,7 +310,7 @@ export function sessionPage(id, params) {
     transcript.scroller.focus({ preventScroll: true });
   }
 
-  function allEvents() {
+  function seekBar() {
     const last = events.lastSeq;
     const onSeekKey = (event) => {
       if (event.key !== "Enter") return;
@@ -312,46 +318,36 @@ export function sessionPage(id, params) {
       showAddress(`#event-${seq}`);
       redraw();
     };
-    return [
+    return h(
+      "div",
+      { class: "row seek" },
       h(
-        "div",
-        { class: "row seek" },
-        h(
-          "label",
-          { class: "small" },
-          "Event ",
-          h("input", {
-            type: "number",
-            min: 1,
-            max: Math.max(last, 1),
-            placeholder: "#",
-            id: "seek",
-            on: { keydown: onSeekKey },
-          }),
-        ),
-        h(
-          "span",
-          { class: "dim small num" },
-          last ? `${formatInteger(transcript.firstVisibleSeq())} of ${formatInteger(last)}` : "no events",
-        ),
-        events.error ? h("span", { class: "small bad-text" }, `${events.error.message} Retrying.`) : null,
-        h("span", { class: "grow" }),
-        button("First", () => transcript.seek(1), { kind: "small" }),
-        !events.hasEnded && transcript.isFollowing
-          ? h("span", { class: "small dim" }, "Follows the newest event")
-          : button(events.hasEnded ? "Last" : "Jump to newest ↓", scrollToNewest, {
-              kind: events.hasEnded ? "small" : "small primary",
-            }),
+        "label",
+        { class: "small" },
+        "Event ",
+        h("input", {
+          type: "number",
+          min: 1,
+          max: Math.max(last, 1),
+          placeholder: "#",
+          id: "seek",
+          on: { keydown: onSeekKey },
+        }),
       ),
-      last === 0 && !events.loading.size
-        ? h(
-            "p",
-            { class: "dim" },
-            detail.attempt.outcome ? "The log has no events." : "No events from the agent yet.",
-          )
-        : null,
-      embed("transcript", transcript.scroller),
-    ];
+      h(
+        "span",
+        { class: "dim small num" },
+        last ? `${formatInteger(transcript.firstVisibleSeq())} of ${formatInteger(last)}` : "no events",
+      ),
+      events.error ? h("span", { class: "small bad-text" }, `${events.error.message} Retrying.`) : null,
+      h("span", { class: "grow" }),
+      button("First", () => transcript.seek(1), { kind: "small" }),
+      !events.hasEnded && transcript.isFollowing
+        ? h("span", { class: "small dim" }, "Follows the newest event")
+        : button(events.hasEnded ? "Last" : "Jump to newest ↓", scrollToNewest, {
+            kind: events.hasEnded ? "small" : "small primary",
+          }),
+    );
   }
 
   function panel() {
@@ -360,7 +356,7 @@ export function sessionPage(id, params) {
       diff: () => diffView(loaded.diff, "The attempt changed no files."),
       stderr: () => stderrView(loaded.stderr),
       prompt: () => promptView(detail.prompt),
-      scripts: () => scriptsView(detail.scripts),
+      scripts: () => stepsView(detail.scripts, detail.attempt),
     };
     return TABS.map(([name]) =>
       h(

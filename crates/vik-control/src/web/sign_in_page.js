@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { get } from "./api.js";
 import { button } from "./ui.js";
-import { inlineCode } from "./text.js";
+import { prose } from "./prose.js";
 import { signIn } from "./sign_in.js";
 
 export function signInPage() {
@@ -55,15 +55,15 @@ export function signInPage() {
         ? h(
             "p",
             { role: "alert", class: "bad-text" },
-            error.status === 401 ? "The daemon does not accept this token." : inlineCode(error.message),
+            error.status === 401 ? "The daemon does not accept this token." : prose(error.message),
             " ",
-            error.status === 401 ? null : inlineCode(error.hint ?? ""),
+            error.status === 401 ? null : prose(error.hint ?? ""),
           )
         : null,
       h(
         "p",
         { class: "dim small", id: "api-token-help" },
-        inlineCode(
+        prose(
           "The token is in `api.token` in the instance folder, or in `VIK_API_TOKEN`. " +
             "This browser keeps it for this address and port until you sign out.",
         ),
@@ -80,7 +80,7 @@ export function signInPage() {
         "div",
         { class: "signed-out" },
         h("h1", { tabindex: -1 }, "This browser is not signed in"),
-        linkError ? h("p", { role: "alert", class: "notice tone-bad" }, inlineCode(linkError.message)) : null,
+        linkError ? h("p", { role: "alert", class: "notice tone-bad" }, prose(linkError.message)) : null,
         h(
           "section",
           { "aria-label": "Sign in" },

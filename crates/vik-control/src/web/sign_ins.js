@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { coalesce, encodeSegment, get, post } from "./api.js";
 import { button, confirmDialog, emptyState, errorNotice, showToast, table } from "./ui.js";
-import { relativeTime } from "./format.js";
+import { absoluteTime, relativeTime } from "./format.js";
 import { daemonHead } from "./daemon_pages.js";
 import { signIn } from "./sign_in.js";
 import { truncate } from "./visible.js";
@@ -53,8 +53,8 @@ export function signInsPage() {
 
   const row = (entry) => [
     [h("code", { class: "small" }, entry.id), " ", entry.current ? h("span", { class: "tag" }, "this browser") : null],
-    relativeTime(entry.created_at),
-    relativeTime(entry.last_used_at),
+    absoluteTime(entry.created_at),
+    [absoluteTime(entry.last_used_at), " · ", relativeTime(entry.last_used_at)],
     entry.address,
     h("span", { class: "small" }, truncate(entry.user_agent || "–", 160)),
     button("Sign out", () => revoke(entry), {

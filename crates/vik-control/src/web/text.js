@@ -4,12 +4,6 @@ import { h } from "./dom.js";
 import { button } from "./ui.js";
 import { formatBytes, pluralize } from "./format.js";
 
-/** Returns a text whose parts between backticks are shown as code. */
-export const inlineCode = (text) =>
-  String(text ?? "")
-    .split(/`([^`\n]+)`/)
-    .map((part, index) => (index % 2 ? h("code", {}, part) : part));
-
 const MAX_DIFF_LINES = 1500;
 const DIFF_PATTERN = /^(?:diff --git |@@ -\d|\*\*\* Begin Patch|--- \S[^\n]*\n\+\+\+ )/m;
 

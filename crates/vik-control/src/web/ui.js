@@ -2,6 +2,7 @@
 
 import { h, render } from "./dom.js";
 import { encodeSegment } from "./api.js";
+import { prose } from "./prose.js";
 import { truncate } from "./visible.js";
 import { estimateSuffix, formatUsd, humanize } from "./format.js";
 
@@ -32,8 +33,9 @@ const TONES = {
   ended: "off",
 };
 
-export const chip = (state, label = humanize(state)) =>
-  h("span", { class: `chip tone-${TONES[state] ?? "off"}` }, h("span", { class: "dot", "aria-hidden": "true" }), label);
+/** Returns the chip of a state. `code` is its name in the API, if the label is another one. */
+export const chip = (state, label = humanize(state), code = null) =>
+  h("span", { class: `chip tone-${TONES[state] ?? "off"}`, title: code }, h("span", { class: "dot", "aria-hidden": "true" }), label);
 
 export const issueHref = (id) => `/issues/${encodeSegment(id)}`;
 export const sessionHref = (id) => `/sessions/${encodeSegment(id)}`;
@@ -118,8 +120,8 @@ export const errorNotice = (error, retry) =>
   h(
     "div",
     { class: "notice tone-bad", role: "alert" },
-    h("p", { class: "strong" }, error.message),
-    error.hint ? h("p", {}, error.hint) : null,
+    h("p", { class: "strong" }, prose(error.message)),
+    error.hint ? h("p", {}, prose(error.hint)) : null,
     retry ? button("Try again", retry) : null,
   );
 
@@ -202,7 +204,7 @@ function renderToasts() {
       h(
         "div",
         { key: toast.id, class: `toast tone-${toast.tone}` },
-        h("span", {}, toast.text),
+        h("span", {}, prose(toast.text)),
         button("✕", () => dismissToast(toast.id), { kind: "quiet", "aria-label": "Dismiss this message" }),
       ),
     ),
@@ -228,7 +230,7 @@ export function confirmDialog({ title, text, confirmLabel, danger = false, messa
     render(
       dialog,
       h("h2", { id: "dialog-title" }, title),
-      h("p", {}, text),
+      h("p", { class: "wrap" }, prose(text)),
       h(
         "div",
         { class: "row align-end" },
