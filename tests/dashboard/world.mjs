@@ -286,7 +286,8 @@ export function makeWorld() {
     world.issues.push(
       issueView(
         waiting.issue_id,
-        TITLES[world.issues.length % 10],
+        status.approvals.find((approval) => approval.issue_id === waiting.issue_id)?.issue_title ??
+          TITLES[world.issues.length % 10],
         waiting.stage === "plan" ? "To do" : "In progress",
         [
           stageView(waiting.stage, "waiting", {
