@@ -222,6 +222,8 @@ fn api_reports_runs_issues_and_session_events() {
     assert_eq!(json!(after), all["last_seq"]);
     assert_eq!(served.get(&format!("/sessions/{session}/stderr"))["left_out"], 0);
     let diff = served.get(&format!("/sessions/{session}/diff"));
+    assert_eq!((&diff["base"], &diff["note"]), (&Value::Null, &Value::Null));
+    let diff = served.get("/issues/1/diff");
     assert!(
         diff["note"].as_str().unwrap().contains("not a git work tree"),
         "{diff}"
@@ -247,6 +249,7 @@ fn unknown_path_and_bad_request_get_problem_json() {
             404,
             "no_session",
         ),
+        ("/api/v1/issues/none/diff", 404, "unknown_issue"),
         ("/api/v1/issues?limit=0", 400, "bad_request"),
         ("/api/v1/issues?limit=1001", 400, "bad_request"),
         ("/api/v1/issues?limt=1", 400, "bad_request"),

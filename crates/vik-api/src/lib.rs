@@ -51,7 +51,9 @@ pub use report::{AgentFigures, EndFigures, Figures, Part, ReportView, StageFigur
 pub use retention::{KeptView, RemovedView, RetentionView};
 pub use runs::{AttemptView, OutputView, RunState, RunView};
 pub use schedule::{LastRun, ScheduleResult, ScheduleView, ScheduledView, SkippedRun};
-pub use sessions::{DiffView, Excerpt, Fact, FeedEvent, FileChange, FileDiff, ScriptView, SessionDetail};
+pub use sessions::{
+    CommitView, DiffView, Excerpt, Fact, FeedEvent, FileChange, FileDiff, ScriptView, SessionDetail,
+};
 pub use sign_ins::{Link, SignIn, SignInView, SignInsPage, SignedIn};
 pub use spend::{DayView, LifeView, LimitView, SpendView};
 pub use status::{

@@ -59,22 +59,44 @@ pub struct Excerpt {
     pub left_out: u64,
 }
 
-/// `GET /api/v1/sessions/{id}/diff`: the changes in the issue's workspace since the commit that it
-/// started from.
-///
-/// The diff shows the current workspace, not its state when the attempt ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// `GET /api/v1/sessions/{id}/diff`: what the attempt changed, also after its workspace was removed.
+/// `GET /api/v1/issues/{id}/diff`: the branch of the issue against the commit at which it began.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DiffView {
     /// [`SCHEMA`](crate::SCHEMA).
     pub schema: u32,
-    /// The base commit; `null` if there is no diff.
+    /// The commit that is compared; `null` without git. The changes of an attempt can be compared
+    /// with more than that: with the files that its agent found.
     pub base: Option<String>,
+    /// The branch that is checked out, if it is known: `vik/7`.
+    #[serde(default)]
+    pub branch: Option<String>,
+    /// The commits since the base, oldest first; of more than 100, the latest.
+    #[serde(default)]
+    pub commits: Vec<CommitView>,
+    /// The number of commits that are not shown.
+    #[serde(default)]
+    pub commits_left_out: usize,
     /// The files, by path.
     pub files: Vec<FileDiff>,
     /// The number of files that are not shown.
     pub files_left_out: usize,
     /// The reason why there is no diff, or only a part of it.
     pub note: Option<String>,
+}
+
+/// A commit, as git has it. Its author and time are claims of whoever created it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CommitView {
+    /// The object id, in hexadecimal digits.
+    pub id: String,
+    /// The first line of its message.
+    pub subject: String,
+    /// The name of its author.
+    pub author: String,
+    /// The time of its author.
+    #[schemars(with = "String")]
+    pub at: Timestamp,
 }
 
 /// The change of one file.
@@ -88,7 +110,8 @@ pub struct FileDiff {
     pub added: u64,
     /// Lines removed.
     pub removed: u64,
-    /// The hunks of a unified diff, from the first `@@`; `null` if the file is binary or too large.
+    /// The hunks of a unified diff, from the first `@@`; empty if only the mode changed. `null` if
+    /// the file is binary or too large, or its content is no longer stored.
     pub patch: Option<String>,
 }
 

@@ -8,6 +8,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod daemon_log;
+pub mod diff;
 pub mod figures;
 pub mod history;
 pub mod http;

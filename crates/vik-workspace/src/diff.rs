@@ -1,11 +1,16 @@
-//! The differences between a workspace and the commit that it started from.
+//! Changed files as people read them: between commits, a commit and a work tree, or stored contents.
+
+mod contents;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use vik_api::{DiffView, FileChange, FileDiff, SCHEMA};
+use jiff::Timestamp;
+use vik_api::{CommitView, FileChange, FileDiff};
 use vik_proc::Supervisor;
 
+pub use self::contents::{Net, net_changes};
+use super::git::is_id;
 use super::inspection::{InspectionError, InspectionView};
 
 /// The most files in a diff.
@@ -17,147 +22,255 @@ const MAX_PATCH_BYTES: usize = 256 * 1024;
 /// The size limit of all patches together.
 const MAX_TOTAL_BYTES: usize = 4 * 1024 * 1024;
 
-/// Compares a workspace with its base. `scratch` is a folder of Vik's for the view, which is
-/// removed afterwards.
-///
-/// The base is the last commit that is also on a remote branch. If there is no remote branch, it is
-/// the last commit of the workspace.
-pub async fn diff(supervisor: &Supervisor, workspace: &Path, scratch: &Path) -> DiffView {
-    let view = match InspectionView::make(workspace, scratch) {
-        Ok(Some(view)) => view,
-        Ok(None) => return empty_diff("the workspace is empty"),
-        Err(InspectionError::NoRepository) => return empty_diff("the workspace is not a git work tree"),
-        Err(InspectionError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {
-            return empty_diff("the workspace no longer exists");
-        }
-        Err(InspectionError::Io(error)) => {
-            return empty_diff(&format!("cannot read the workspace: {error}"));
-        }
-    };
-    let found = collect(supervisor, view).await;
-    found.unwrap_or_else(|why| empty_diff(&why))
+/// The maximum number of commits in a diff.
+const MAX_COMMITS: usize = 100;
+
+/// The branches with which others are merged, in the order of preference.
+const DEFAULT_BRANCHES: [&str; 5] = [
+    "refs/remotes/origin/HEAD",
+    "refs/remotes/origin/main",
+    "refs/remotes/origin/master",
+    "refs/heads/main",
+    "refs/heads/master",
+];
+
+/// A repository whose commits and files are compared: that of a workspace, or the one from which
+/// workspaces are made.
+pub struct Repository<'s> {
+    supervisor: &'s Supervisor,
+    view: InspectionView,
 }
 
-fn empty_diff(why: &str) -> DiffView {
-    DiffView {
-        schema: SCHEMA,
-        base: None,
-        files: Vec::new(),
-        files_left_out: 0,
-        note: Some(why.to_owned()),
-    }
+/// The state of a repository that is compared with a base.
+#[derive(Clone, Copy, Debug)]
+pub enum Tip<'a> {
+    /// The files of the work tree, with those that are not in git's index.
+    WorkTree,
+    Commit(&'a str),
 }
 
-async fn collect(supervisor: &Supervisor, view: InspectionView) -> Result<DiffView, String> {
-    let (base, note) = base(supervisor, &view).await?;
-    // New files are added to an index of Vik's own, so that they are part of the diff.
-    let view = view.with_own_index().map_err(|error| error.to_string())?;
-    view.git(
-        supervisor,
-        &["add", "--intent-to-add", "--ignore-errors", "--", "."],
-    )
-    .await?;
-    let compare = |format: &'static [&'static str]| {
-        let mut args = vec![
-            "diff",
-            "--no-ext-diff",
-            "--no-textconv",
-            "--no-color",
-            "--no-renames",
-            "--ignore-submodules=all",
-        ];
-        args.extend(format);
-        args
-    };
-    let mut names = compare(&["--name-status", "-z"]);
-    names.extend([base.as_str(), "--"]);
-    let names = view.git(supervisor, &names).await?;
-    let mut counts = compare(&["--numstat", "-z"]);
-    counts.extend([base.as_str(), "--"]);
-    let counts = numstat(&view.git(supervisor, &counts).await?);
-    let changes = changes(&names);
-    let files_left_out = changes.len().saturating_sub(MAX_FILES);
-    let mut files: Vec<FileDiff> = changes
-        .into_iter()
-        .take(MAX_FILES)
-        .map(|(path, change)| {
-            let counted = counts.get(&path).copied().flatten();
-            let (added, removed) = counted.unwrap_or((0, 0));
-            FileDiff {
-                path,
-                change,
-                added,
-                removed,
-                patch: None,
+/// Commits, oldest first, and the number of those that are left out.
+pub type Commits = (Vec<CommitView>, usize);
+
+/// Changed files, by path, and the number of those that are left out.
+pub type Files = (Vec<FileDiff>, usize);
+
+impl<'s> Repository<'s> {
+    /// Opens the repository of a folder. `scratch` is a folder of Vik's for the view, which is
+    /// removed with the repository.
+    ///
+    /// # Errors
+    /// Returns the reason, for people, if there is no repository or it cannot be read.
+    pub fn open(supervisor: &'s Supervisor, folder: &Path, scratch: &Path) -> Result<Self, String> {
+        match InspectionView::make(folder, scratch) {
+            Ok(Some(view)) => Ok(Self { supervisor, view }),
+            Ok(None) => Err("the workspace is empty".to_owned()),
+            Err(InspectionError::NoRepository) => Err("the workspace is not a git work tree".to_owned()),
+            Err(InspectionError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {
+                Err("the workspace no longer exists".to_owned())
             }
-        })
-        .collect();
-    let mut args = compare(&["--patch", "--unified=3", "--src-prefix=a/", "--dst-prefix=b/"]);
-    args.extend([base.as_str(), "--"]);
-    match view.git(supervisor, &args).await {
-        Ok(patch) => add_patches(&mut files, &patch),
-        // The list of files is complete without them.
-        Err(why) => tracing::debug!(why, "patches are not shown"),
+            Err(InspectionError::Io(error)) => Err(format!("cannot read the workspace: {error}")),
+        }
     }
-    Ok(DiffView {
-        schema: SCHEMA,
-        base: Some(base),
-        files,
-        files_left_out,
-        note,
-    })
+
+    async fn git(&self, args: &[&str]) -> Result<Vec<u8>, String> {
+        self.view.git(self.supervisor, args).await
+    }
+
+    /// Returns the first line of git's output; `None` if git fails or prints nothing.
+    async fn line(&self, args: &[&str]) -> Option<String> {
+        let output = self.git(args).await.ok()?;
+        let text = String::from_utf8_lossy(&output);
+        let line = text.lines().next().filter(|line| !line.is_empty());
+        line.map(str::to_owned)
+    }
+
+    /// Returns the object id of a commit: `HEAD`, the full name of a ref, or an id. `None` if the
+    /// repository does not have it.
+    pub async fn commit(&self, name: &str) -> Option<String> {
+        let name = format!("{name}^{{commit}}");
+        let args = ["rev-parse", "--verify", "--quiet", "--end-of-options", &name];
+        self.line(&args).await.filter(|id| is_id(id))
+    }
+
+    /// Returns the branch that is checked out, without `refs/heads/`.
+    pub async fn branch(&self) -> Option<String> {
+        let name = self.line(&["symbolic-ref", "--quiet", "HEAD"]).await?;
+        name.strip_prefix("refs/heads/").map(str::to_owned)
+    }
+
+    /// Returns whether the repository has a branch that contains a commit.
+    pub async fn has_branch_with(&self, branch: &str, commit: &str) -> bool {
+        let contains = format!("--contains={commit}");
+        let args = ["for-each-ref", "--format=%(refname)", &contains, "refs/heads"];
+        let names = self.git(&args).await.unwrap_or_default();
+        let names = String::from_utf8_lossy(&names);
+        names
+            .lines()
+            .any(|name| name.strip_prefix("refs/heads/") == Some(branch))
+    }
+
+    async fn is_ancestor(&self, ancestor: &str, of: &str) -> bool {
+        let args = ["merge-base", "--is-ancestor", ancestor, of];
+        self.git(&args).await.is_ok()
+    }
+
+    /// Returns the commit at which a branch began, and a note about it.
+    ///
+    /// `recorded` are the commits that were checked out when runs of the issue began, oldest first.
+    /// The first one that is in the branch counts, even after the branch was pushed or merged. A
+    /// later merge base with the default branch counts instead if the branch was rebased or
+    /// recreated since then, which the note says: an agent can move the refs of its repository.
+    pub async fn base(
+        &self,
+        tip: &str,
+        branch: Option<&str>,
+        recorded: &[String],
+    ) -> (String, Option<String>) {
+        let mut began = None;
+        for commit in recorded.iter().filter(|commit| is_id(commit)) {
+            if self.is_ancestor(commit, tip).await {
+                began = Some(commit.clone());
+                break;
+            }
+        }
+        let merge_base = self.merge_base(tip, branch).await;
+        match (began, merge_base) {
+            (None, None) => {
+                let note = "compared with the last commit: nothing shows where the work started";
+                (tip.to_owned(), Some(note.to_owned()))
+            }
+            (None, Some((base, _))) => (base, None),
+            (Some(began), Some((base, default)))
+                if base != tip && base != began && self.is_ancestor(&began, &base).await =>
+            {
+                let began: String = began.chars().take(12).collect();
+                let note = format!(
+                    "compared with the merge base with `{default}`, which is later than {began}, where the first \
+                     run began"
+                );
+                (base, Some(note))
+            }
+            (Some(began), _) => (began, None),
+        }
+    }
+
+    /// Returns the merge base of a commit with the default branch, and the name of that branch.
+    async fn merge_base(&self, tip: &str, branch: Option<&str>) -> Option<(String, &'static str)> {
+        for name in DEFAULT_BRANCHES {
+            let short = name.strip_prefix("refs/heads/");
+            if short.is_some() && short == branch {
+                continue;
+            }
+            if let Some(default) = self.commit(name).await {
+                let base = self.line(&["merge-base", &default, tip]).await?;
+                let shown = short.or_else(|| name.strip_prefix("refs/remotes/"));
+                return Some((base, shown.unwrap_or(name)));
+            }
+        }
+        None
+    }
+
+    /// Returns the commits that are in `tip` but not in `base`. Both are object ids.
+    ///
+    /// # Errors
+    /// Returns the reason if git fails, such as for a missing commit.
+    pub async fn commits(&self, base: &str, tip: &str) -> Result<Commits, String> {
+        let range = format!("{base}..{tip}");
+        let count = self.git(&["rev-list", "--count", &range, "--"]).await?;
+        let count: usize = String::from_utf8_lossy(&count).trim().parse().unwrap_or(0);
+        let max = format!("--max-count={MAX_COMMITS}");
+        let args = [
+            "log",
+            "--topo-order",
+            "--reverse",
+            "--no-color",
+            "--no-decorate",
+            "--no-mailmap",
+            "--no-show-signature",
+            "--no-patch",
+            &max,
+            "--format=%H%x00%at%x00%an%x00%s",
+            &range,
+            "--",
+        ];
+        let log = self.git(&args).await?;
+        let commits: Vec<_> = String::from_utf8_lossy(&log).lines().filter_map(commit).collect();
+        let left_out = count.saturating_sub(commits.len());
+        Ok((commits, left_out))
+    }
+
+    /// Returns the files that differ between a commit and `tip`.
+    ///
+    /// # Errors
+    /// Returns the reason if git fails, such as for a missing commit.
+    pub async fn files(self, base: &str, tip: Tip<'_>) -> Result<Files, String> {
+        let Self { supervisor, view } = self;
+        let (view, commits) = match tip {
+            Tip::Commit(tip) => (view, vec![base, tip]),
+            Tip::WorkTree => {
+                // New files are added to an index of Vik's own, so that they are part of the diff.
+                let view = view.with_own_index().map_err(|error| error.to_string())?;
+                let args = ["add", "--intent-to-add", "--ignore-errors", "--", "."];
+                view.git(supervisor, &args).await?;
+                (view, vec![base])
+            }
+        };
+        let compare = |format: &[&'static str]| {
+            let mut args = vec![
+                "diff",
+                "--no-ext-diff",
+                "--no-textconv",
+                "--no-color",
+                "--no-renames",
+                "--ignore-submodules=all",
+            ];
+            args.extend(format);
+            args.extend(&commits);
+            args.push("--");
+            args
+        };
+        let names = view.git(supervisor, &compare(&["--name-status", "-z"])).await?;
+        let counts = view.git(supervisor, &compare(&["--numstat", "-z"])).await?;
+        let counts = numstat(&counts);
+        let changes = changes(&names);
+        let left_out = changes.len().saturating_sub(MAX_FILES);
+        let mut files: Vec<FileDiff> = changes
+            .into_iter()
+            .take(MAX_FILES)
+            .map(|(path, change)| {
+                let counted = counts.get(&path).copied().flatten();
+                let (added, removed) = counted.unwrap_or((0, 0));
+                FileDiff {
+                    path,
+                    change,
+                    added,
+                    removed,
+                    patch: None,
+                }
+            })
+            .collect();
+        let patch = compare(&["--patch", "--unified=3", "--src-prefix=a/", "--dst-prefix=b/"]);
+        match view.git(supervisor, &patch).await {
+            Ok(patch) => add_patches(&mut files, &patch),
+            // The list of files is complete without them.
+            Err(why) => tracing::debug!(why, "patches are not shown"),
+        }
+        Ok((files, left_out))
+    }
 }
 
-/// Returns the commit to compare with, and a note about it.
-async fn base(supervisor: &Supervisor, view: &InspectionView) -> Result<(String, Option<String>), String> {
-    let first_line = |bytes: Vec<u8>| {
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        text.lines()
-            .next()
-            .map(str::to_owned)
-            .filter(|line| !line.is_empty())
-    };
-    // The parent of the oldest commit that is on no remote branch, or `HEAD` if there is none.
-    let own = [
-        "rev-list",
-        "--topo-order",
-        "--reverse",
-        "HEAD",
-        "--not",
-        "--remotes",
-    ];
-    let head = view.git(supervisor, &["rev-parse", "--verify", "HEAD"]).await;
-    let Some(head) = head.ok().and_then(first_line) else {
-        return Err("the repository has no commits".to_owned());
-    };
-    let remotes = view
-        .git(
-            supervisor,
-            &[
-                "for-each-ref",
-                "--count=1",
-                "--format=%(objectname)",
-                "refs/remotes",
-            ],
-        )
-        .await?;
-    if remotes.is_empty() {
-        let note = "compared with the last commit: no remote branch shows where the work started".to_owned();
-        return Ok((head, Some(note)));
-    }
-    let Some(oldest) = first_line(view.git(supervisor, &own).await?) else {
-        return Ok((head, None));
-    };
-    let parent = format!("{oldest}^");
-    match view
-        .git(supervisor, &["rev-parse", "--verify", "--quiet", &parent])
-        .await
-        .ok()
-        .and_then(first_line)
-    {
-        Some(parent) => Ok((parent, None)),
-        None => Ok((head, Some("compared with the last commit".to_owned()))),
-    }
+/// Parses a line of the log of commits.
+fn commit(line: &str) -> Option<CommitView> {
+    let mut parts = line.splitn(4, '\0');
+    let (id, at, author, subject) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    let at = at.parse().ok().and_then(|at| Timestamp::from_second(at).ok());
+    Some(CommitView {
+        id: id.to_owned(),
+        subject: subject.to_owned(),
+        author: author.to_owned(),
+        at: at.unwrap_or(Timestamp::UNIX_EPOCH),
+    })
 }
 
 fn changes(listed: &[u8]) -> Vec<(String, FileChange)> {

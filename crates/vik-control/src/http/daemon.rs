@@ -18,6 +18,7 @@ use super::feed::Feed;
 use super::keys::Keys;
 use super::logs::Logs;
 use super::metrics::Metrics;
+use crate::diff;
 
 /// How long the daemon's loop may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
@@ -130,6 +131,14 @@ impl Daemon {
         let status = Arc::new(*self.ask(ControlRequest::Status).await?);
         *latest = Some((Instant::now(), Arc::clone(&status)));
         Ok(status)
+    }
+
+    /// Returns what diffs are made from.
+    pub fn diffs(&self) -> diff::Sources<'_> {
+        diff::Sources {
+            layout: &self.layout,
+            supervisor: &self.supervisor,
+        }
     }
 
     /// Discards the shared status.

@@ -8,7 +8,7 @@ use axum::response::Response as HttpResponse;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use vik_api::{Decided, DecisionsPage, Explained, IssuesPage, RunsPage, SCHEMA, Status};
+use vik_api::{Decided, DecisionsPage, DiffView, Explained, IssuesPage, RunsPage, SCHEMA, Status};
 use vik_base::report::{ErrorCode, Failure, ledger_failure};
 use vik_core::ids::{AgentName, IssueId, RunId, StageName};
 use vik_orchestrator::{ControlRequest, api_view};
@@ -19,7 +19,7 @@ use super::daemon::Daemon;
 use super::params::{Limit, OutcomesParam, TimeParam};
 use super::sign_ins::SignInRef;
 use super::transport::{Connection, Transport};
-use crate::history;
+use crate::{diff, history};
 
 /// The maximum number of decisions in the explanation of an issue.
 const DECISIONS: u32 = 200;
@@ -109,6 +109,20 @@ pub async fn issue(
         })
         .await?;
     Ok(Json(explained))
+}
+
+pub async fn diff(State(daemon): State<Arc<Daemon>>, IssueInPath(issue): IssueInPath) -> Answer<DiffView> {
+    if let Some(diff) = daemon.diffs().of_issue(&issue).await {
+        return Ok(Json(diff));
+    }
+    let known = daemon.ask(|answer| ControlRequest::Explain {
+        issue: issue.clone(),
+        answer,
+    });
+    match known.await? {
+        Some(_) => Ok(Json(diff::empty("no attempt of this issue has started"))),
+        None => Err(Refusal::unknown_issue(&issue)),
+    }
 }
 
 /// The issue and the maximum number of items.

@@ -49,6 +49,12 @@ pub fn routes() -> Vec<Route> {
             get(read::issue),
         ),
         Route::get(
+            "/issues/{id}/diff",
+            "Compare the branch of an issue with the commit at which it began",
+            json::<DiffView>(),
+            get(read::diff),
+        ),
+        Route::get(
             "/sessions/{id}",
             "Show one attempt: its issue, result, prompt and scripts",
             json::<SessionDetail>(),
@@ -70,7 +76,7 @@ pub fn routes() -> Vec<Route> {
         .query::<StderrQuery>(),
         Route::get(
             "/sessions/{id}/diff",
-            "Compare the issue's workspace with the commit it started from",
+            "Show what an attempt changed, and its commits",
             json::<DiffView>(),
             get(sessions::diff),
         ),

@@ -118,6 +118,7 @@ pub async fn events(
                 schema: SCHEMA,
                 session_id: session.0.to_string(),
                 events: page.events,
+                scanned_to: page.scanned_to,
                 last_seq: page.last,
                 ended: page.ended,
             })
@@ -142,11 +143,8 @@ pub async fn stderr(
 ) -> Answer<StderrTail> {
     let bytes = query.bytes.unwrap_or(64 * 1024);
     if !(1..=MOST_STDERR).contains(&bytes) {
-        return Err(Refusal::new(
-            StatusCode::BAD_REQUEST,
-            ErrorCode::BadRequest,
-            format!("`bytes` must be a number from 1 to {MOST_STDERR}"),
-        ));
+        let message = format!("`bytes` must be a number from 1 to {MOST_STDERR}");
+        return Err(bad_request(message));
     }
     let tail = daemon
         .run_blocking(move |daemon| {
