@@ -228,6 +228,14 @@ fn api_reports_runs_issues_and_session_events() {
         diff["note"].as_str().unwrap().contains("not a git work tree"),
         "{diff}"
     );
+    // A search returns what matches, and how far it got.
+    let found = served.get(&format!("/sessions/{session}/events?kinds=ended"));
+    assert_eq!(found["events"].as_array().unwrap().len(), 1);
+    assert_eq!(found["scanned_to"], found["last_seq"]);
+    let failures = served.get(&format!(
+        "/sessions/{session}/events?errors=true&q=no%20such%20text"
+    ));
+    assert_eq!(failures["events"], json!([]));
     served.end();
 }
 

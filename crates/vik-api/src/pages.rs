@@ -88,6 +88,10 @@ pub struct EventsPage {
     /// The events as they are in the log, each with its `seq`.
     #[schemars(with = "Vec<serde_json::Map<String, serde_json::Value>>")]
     pub events: Vec<Box<RawValue>>,
+    /// The `seq` up to which the log was searched: the `after` of the next page. Less than
+    /// `last_seq` if more events may match.
+    #[serde(default)]
+    pub scanned_to: u64,
     /// The `seq` of the last event in the log; 0 if there is none.
     pub last_seq: u64,
     /// Whether the log is complete, so that no event will follow.

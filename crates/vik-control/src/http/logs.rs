@@ -10,6 +10,8 @@ use std::sync::{Mutex, PoisonError};
 
 use serde_json::value::RawValue;
 use vik_core::event::LogLine;
+
+use super::event_filter::EventFilter;
 use vik_workspace::fs as private;
 
 /// The number of lines between two indexed offsets.
@@ -21,9 +23,15 @@ const LOGS: usize = 64;
 /// The maximum size of a page in bytes. A single event is returned whatever its length.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
+/// The maximum number of events that one request searches, and their maximum size in bytes.
+const SCANNED_EVENTS: u64 = 20_000;
+const SCANNED_BYTES: u64 = 32 * 1024 * 1024;
+
 #[derive(Debug)]
 pub struct Page {
     pub events: Vec<Box<RawValue>>,
+    /// The number of the last event that was compared with the filter.
+    pub scanned_to: u64,
     /// The number of the last event in the log.
     pub last: u64,
     /// Whether the last event is the end of the attempt.
@@ -46,15 +54,16 @@ struct Index {
 }
 
 impl Logs {
-    /// Returns at most `limit` events after `after`. A missing log is empty.
+    /// Returns at most `limit` events after `after` that match the filter. A missing log is empty.
     ///
     /// # Errors
     /// When the log cannot be read.
-    pub fn page(&self, path: &Path, after: u64, limit: usize) -> io::Result<Page> {
+    pub fn page(&self, path: &Path, after: u64, limit: usize, filter: &EventFilter) -> io::Result<Page> {
         let mut file = match private::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Ok(Page {
                     events: Vec::new(),
+                    scanned_to: 0,
                     last: 0,
                     ended: false,
                 });
@@ -62,13 +71,14 @@ impl Logs {
             file => file?,
         };
         let index = self.index(path, &mut file)?;
-        let events = if after < index.lines {
-            read(&mut file, &index, after, limit)?
+        let (events, scanned_to) = if after < index.lines {
+            read(&mut file, &index, after, limit, filter)?
         } else {
-            Vec::new()
+            (Vec::new(), index.lines)
         };
         Ok(Page {
             events,
+            scanned_to,
             last: index.lines,
             ended: vik_store::read_ended(path).is_some(),
         })
@@ -122,7 +132,14 @@ impl Index {
     }
 }
 
-fn read(file: &mut File, index: &Index, after: u64, limit: usize) -> io::Result<Vec<Box<RawValue>>> {
+/// Returns matching events, and the number of the last event that was compared.
+fn read(
+    file: &mut File,
+    index: &Index,
+    after: u64,
+    limit: usize,
+    filter: &EventFilter,
+) -> io::Result<(Vec<Box<RawValue>>, u64)> {
     let step = usize::try_from(after / STEP).unwrap_or(usize::MAX);
     let start = index.starts.get(step).copied().unwrap_or(0);
     file.seek(SeekFrom::Start(start))?;
@@ -132,21 +149,25 @@ fn read(file: &mut File, index: &Index, after: u64, limit: usize) -> io::Result<
         vik_store::read_line(&mut lines, 0, &mut line)?;
     }
     let (mut events, mut bytes) = (Vec::new(), 0);
-    while events.len() < limit {
+    let (mut seq, mut scanned_bytes) = (after, 0);
+    while events.len() < limit && seq - after < SCANNED_EVENTS && scanned_bytes < SCANNED_BYTES {
         let read = vik_store::read_line(&mut lines, vik_store::LONGEST_EVENT, &mut line)?;
         if read.bytes == 0 {
             break;
         }
-        bytes += line.len();
-        if bytes > PAGE_BYTES && !events.is_empty() {
-            break;
-        }
+        scanned_bytes += read.bytes;
         let text = String::from_utf8_lossy(line.trim_ascii_end());
-        let seq = after + events.len() as u64 + 1;
         let is_cut = read.bytes > line.len() as u64;
-        events.push(event(&text, seq, is_cut)?);
+        if filter.matches(&text) {
+            bytes += line.len();
+            if bytes > PAGE_BYTES && !events.is_empty() {
+                break;
+            }
+            events.push(event(&text, seq + 1, is_cut)?);
+        }
+        seq += 1;
     }
-    Ok(events)
+    Ok((events, seq))
 }
 
 /// The maximum number of bytes shown of a line that is too long to be an event.
@@ -198,7 +219,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log.jsonl");
         let logs = Logs::default();
-        assert_eq!(logs.page(&path, 0, 10).unwrap().last, 0);
+        assert_eq!(logs.page(&path, 0, 10, &EventFilter::default()).unwrap().last, 0);
         let mut file = File::create(&path).unwrap();
         let mut written = 0;
         for part in [1, 254, 1, 1, 3000, 7] {
@@ -222,7 +243,7 @@ mod tests {
                 written,
                 written + 5,
             ] {
-                let page = logs.page(&path, after, 300).unwrap();
+                let page = logs.page(&path, after, 300, &EventFilter::default()).unwrap();
                 let expected: Vec<_> = (after + 1..=written).take(300).collect();
                 assert_eq!(seqs(&page), expected, "after {after} of {written}");
                 assert_eq!((page.last, page.ended), (written, false));
@@ -240,10 +261,40 @@ mod tests {
         let long = format!("{{\"seq\":2,\"text\":\"{}\"}}", "y".repeat(PAGE_BYTES + 1));
         std::fs::write(&path, format!("no json \u{fffd}\n{long}\n{}", line(3))).unwrap();
         let logs = Logs::default();
-        let page = logs.page(&path, 0, 10).unwrap();
+        let page = logs.page(&path, 0, 10, &EventFilter::default()).unwrap();
         assert_eq!(seqs(&page), [1]);
         assert!(page.events[0].get().contains("\"malformed\""));
-        assert_eq!(seqs(&logs.page(&path, 1, 10).unwrap()), [2]);
-        assert_eq!(seqs(&logs.page(&path, 2, 10).unwrap()), [3]);
+        assert_eq!(
+            seqs(&logs.page(&path, 1, 10, &EventFilter::default()).unwrap()),
+            [2]
+        );
+        assert_eq!(
+            seqs(&logs.page(&path, 2, 10, &EventFilter::default()).unwrap()),
+            [3]
+        );
+    }
+
+    #[test]
+    fn search_goes_on_after_the_scanned_events() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log.jsonl");
+        let count = SCANNED_EVENTS + 10;
+        let mut text: String = (1..count).map(line).collect();
+        text.push_str(&format!(
+            "{{\"seq\":{count},\"kind\":\"message\",\"text\":\"Needle\"}}\n"
+        ));
+        std::fs::write(&path, text).unwrap();
+        let logs = Logs::default();
+        let filter = EventFilter::new(Some("needle"), Vec::new(), false).unwrap();
+        let first = logs.page(&path, 0, 10, &filter).unwrap();
+        assert_eq!(
+            (first.events.len(), first.scanned_to, first.last),
+            (0, SCANNED_EVENTS, count)
+        );
+        let second = logs.page(&path, first.scanned_to, 10, &filter).unwrap();
+        assert_eq!((seqs(&second), second.scanned_to), (vec![count], count));
+        // A full page ends the search early.
+        let all = logs.page(&path, 0, 3, &EventFilter::default()).unwrap();
+        assert_eq!((seqs(&all), all.scanned_to), (vec![1, 2, 3], 3));
     }
 }

@@ -6,6 +6,7 @@
 
 mod answer;
 mod daemon;
+mod event_filter;
 mod facts;
 mod feed;
 mod guard;

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
+use vik_core::event::EventKind;
 use vik_core::outcome::Outcome;
 
 use crate::PointInTime;
@@ -117,6 +118,43 @@ impl JsonSchema for OutcomesParam {
 
 fn names(separator: &str) -> String {
     let names: Vec<_> = Outcome::ALL.iter().map(|outcome| outcome.as_str()).collect();
+    names.join(separator)
+}
+
+/// One or more kinds of events, separated by commas.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(try_from = "Cow<'_, str>")]
+pub struct KindsParam(pub Vec<EventKind>);
+
+impl TryFrom<Cow<'_, str>> for KindsParam {
+    type Error = String;
+
+    fn try_from(text: Cow<'_, str>) -> Result<Self, Self::Error> {
+        let kinds = text.split(',').map(|name| {
+            let unknown = || format!("`{name}` is no kind of event; use {}", kind_names(", "));
+            EventKind::from_name(name).ok_or_else(unknown)
+        });
+        kinds.collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl JsonSchema for KindsParam {
+    fn schema_name() -> Cow<'static, str> {
+        "KindsParam".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let name = kind_names("|");
+        json_schema!({"type": "string", "pattern": format!("^({name})(,({name}))*$")})
+    }
+}
+
+fn kind_names(separator: &str) -> String {
+    let names: Vec<_> = EventKind::ALL.iter().map(|kind| kind.as_str()).collect();
     names.join(separator)
 }
 

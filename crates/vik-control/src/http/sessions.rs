@@ -17,7 +17,8 @@ use vik_workspace::fs as private;
 
 use super::answer::{Answer, Json, Params, Refusal, SessionInPath, unknown_session};
 use super::daemon::Daemon;
-use super::params::Limit;
+use super::event_filter::EventFilter;
+use super::params::{KindsParam, Limit};
 use crate::history;
 
 /// The maximum size shown of a prompt or of a script's output, in bytes.
@@ -88,6 +89,9 @@ fn scripts(files: &AttemptFiles) -> Vec<ScriptView> {
     scripts
 }
 
+/// The maximum length of a searched text, in characters.
+const MAX_SEARCHED: usize = 500;
+
 /// The selection of events.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -95,6 +99,14 @@ pub struct EventsQuery {
     /// Only events after this `seq`.
     #[schemars(with = "u64", range(max = 9_007_199_254_740_991_u64))]
     after: Option<u64>,
+    /// Only events with this text in a value, ignoring case.
+    #[schemars(length(max = 500))]
+    q: Option<String>,
+    /// Only events of these kinds, separated by commas.
+    kinds: Option<KindsParam>,
+    /// Only failures: errors, failed tool calls and outputs, ends without success.
+    #[serde(default)]
+    errors: bool,
     /// Maximum number of events.
     limit: Option<Limit>,
 }
@@ -104,13 +116,22 @@ pub async fn events(
     session: SessionInPath,
     Params(query): Params<EventsQuery>,
 ) -> Answer<EventsPage> {
+    let text = query.q.as_deref();
+    if text.is_some_and(|text| text.chars().count() > MAX_SEARCHED) {
+        return Err(bad_request(format!(
+            "`q` must have at most {MAX_SEARCHED} characters"
+        )));
+    }
+    let kinds = query.kinds.unwrap_or_default().0;
+    let filter =
+        EventFilter::new(text, kinds, query.errors).map_err(|_| bad_request("`q` is too long".to_owned()))?;
     let page = daemon
         .run_blocking(move |daemon| {
             let files = files(daemon, &session)?;
             let limit = Limit::or(query.limit, 200) as usize;
             let page = daemon
                 .logs
-                .page(&files.log(), query.after.unwrap_or(0), limit)
+                .page(&files.log(), query.after.unwrap_or(0), limit, &filter)
                 .map_err(|error| {
                     Failure::failed(ErrorCode::Logs, "cannot read the log of the session", &error)
                 })?;
@@ -161,17 +182,19 @@ pub async fn stderr(
 }
 
 pub async fn diff(State(daemon): State<Arc<Daemon>>, session: SessionInPath) -> Answer<DiffView> {
-    let workdir = daemon
-        .run_blocking(move |daemon| {
-            Ok(daemon
-                .layout
-                .issue_dir(&find_attempt(daemon, &session)?.started.issue))
-        })
+    let found = daemon
+        .run_blocking(move |daemon| find_attempt(daemon, &session))
         .await?;
-    let scratch = daemon.layout.service_dir();
-    Ok(Json(
-        vik_workspace::diff(&daemon.supervisor, &workdir, &scratch).await,
-    ))
+    let files = history::files(&daemon.layout, &found);
+    let started = &found.started;
+    let diff = daemon
+        .diffs()
+        .of_attempt(&started.issue, started.attempt_id, files);
+    Ok(Json(diff.await))
+}
+
+fn bad_request(message: String) -> Refusal {
+    Refusal::new(StatusCode::BAD_REQUEST, ErrorCode::BadRequest, message)
 }
 
 fn find_attempt(daemon: &Daemon, session: &SessionInPath) -> Result<StoredAttempt, Refusal> {
