@@ -10,11 +10,14 @@ use std::time::{Duration, Instant};
 use vik_base::report::{Exit, attempt_cost, clean, cost_sum, count, one_line, table, tokens};
 use vik_core::attempt::{AttemptResult, Start};
 use vik_core::duration::Span;
-use vik_core::ids::AttemptId;
+use vik_core::ids::{AttemptId, IssueId};
 use vik_core::machine::RunEvent;
 use vik_core::outcome::{CostSource, Outcome};
+use vik_core::workflow::shell_quoted;
 use vik_orchestrator::{Observer, Progress, RunSummary};
 use vik_session::attempt::{AttemptEnd, Live};
+use vik_workspace::Layout;
+use vik_workspace::changes::GitDirs;
 
 /// The interval between reports of running attempts, on a terminal (one line, rewritten) and
 /// elsewhere.
@@ -410,8 +413,65 @@ fn as_u64(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }
 
+/// Where the work of an issue is.
+#[derive(Debug)]
+pub struct WorkResult {
+    pub issue: IssueId,
+    /// The branch, if it is known.
+    pub branch: Option<String>,
+    /// Whether the repository of the workflow has the branch.
+    pub can_be_merged: bool,
+}
+
+impl WorkResult {
+    /// Finds the work of the issues whose last attempt succeeded.
+    pub fn find(closing: &RunSummary, layout: &Layout) -> Vec<Self> {
+        let mut last: Vec<(&str, bool)> = Vec::new();
+        for row in &closing.rows {
+            last.retain(|(issue, _)| *issue != row.issue);
+            last.push((&row.issue, row.end.ended.result.outcome == Outcome::Succeeded));
+        }
+        let succeeded = last.iter().filter(|(_, succeeded)| *succeeded);
+        succeeded
+            .map(|(issue, _)| Self::of(&IssueId::new(*issue), layout))
+            .collect()
+    }
+
+    fn of(issue: &IssueId, layout: &Layout) -> Self {
+        let source = layout.workflow_dir().ancestors().find_map(GitDirs::of);
+        let is_in_source = |branch: &String| {
+            let commit = source
+                .as_ref()
+                .map(|git| git.commit(&format!("refs/heads/{branch}")));
+            commit.flatten().is_some()
+        };
+        let own = GitDirs::of(&layout.issue_dir(issue)).and_then(|git| git.branch());
+        // The branch of workspaces that `vik init` describes, if the workspace was removed.
+        let branch = own.or_else(|| Some(format!("vik/{issue}")).filter(is_in_source));
+        Self {
+            issue: issue.clone(),
+            can_be_merged: branch.as_ref().is_some_and(is_in_source),
+            branch,
+        }
+    }
+
+    fn text(&self) -> String {
+        let id = one_line(self.issue.as_str(), 60);
+        let mut text = format!("result: issue {id}");
+        let branch = self.branch.as_deref().map(|branch| one_line(branch, 80));
+        if let Some(branch) = &branch {
+            text.push_str(&format!(" on branch {branch}"));
+        }
+        text.push_str(&format!(": `vik diff {}`", shell_quoted(&id)));
+        if let Some(branch) = branch.filter(|_| self.can_be_merged) {
+            text.push_str(&format!(", `git merge {}`", shell_quoted(&branch)));
+        }
+        text + "\n"
+    }
+}
+
 /// Formats the closing summary.
-pub fn summary(closing: &RunSummary, once: bool) -> String {
+pub fn summary(closing: &RunSummary, results: &[WorkResult], once: bool) -> String {
     let mut out = String::new();
     if !closing.rows.is_empty() {
         let rows: Vec<_> = closing
@@ -426,13 +486,15 @@ pub fn summary(closing: &RunSummary, once: bool) -> String {
                     Span(Duration::from_millis(ended.duration_ms)).to_string(),
                     tokens(ended.result.usage.total()),
                     attempt_cost(ended.cost_usd, ended.cost_source),
-                    row.end.log.display().to_string(),
+                    row.attempt_id.to_string(),
                 ]
             })
             .collect();
         out.push('\n');
         out.push_str(&table(
-            ["ISSUE", "STAGE", "OUTCOME", "DURATION", "TOKENS", "COST", "LOG"],
+            [
+                "ISSUE", "STAGE", "OUTCOME", "DURATION", "TOKENS", "COST", "SESSION",
+            ],
             &rows,
         ));
         let totals = &closing.totals;
@@ -453,6 +515,19 @@ pub fn summary(closing: &RunSummary, once: bool) -> String {
         ));
     } else if once && closing.any_pull && closing.exit() == Exit::Done {
         out.push_str("nothing to do: no pulled issue is in the state of a stage\n");
+    }
+    for result in results.iter().take(SHOWN_LINES) {
+        out.push_str(&result.text());
+    }
+    if results.len() > SHOWN_LINES {
+        out.push_str(&format!("result: … and {} more\n", results.len() - SHOWN_LINES));
+    }
+    if closing
+        .rows
+        .iter()
+        .any(|row| row.end.ended.result.outcome != Outcome::Succeeded)
+    {
+        out.push_str("logs: `vik logs --session SESSION`\n");
     }
     for (section, lines, unlisted) in [
         ("budget", &closing.budget, 0),

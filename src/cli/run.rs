@@ -14,9 +14,10 @@ use vik_daemon::{ListenOptions, Ready, ServeOptions};
 use vik_orchestrator::{Observer, OpenFiles, Options, Silent};
 use vik_session::hooks::outside;
 use vik_workflow::{LoadedWorkflow, WorkflowFile, absolute};
+use vik_workspace::Layout;
 
 use super::positional::Positional;
-use super::progress::Lines;
+use super::progress::{Lines, WorkResult, summary};
 use super::{CliResult, built_in_agent, print};
 
 /// `vik run`
@@ -95,9 +96,13 @@ pub fn run(workflow: &Path, args: &RunArgs) -> CliResult {
         listen: listen(args),
         on_listening: if args.daemon_child { |_| {} } else { print_address },
     };
+    let workflow_path = serve.loaded.path.clone();
+    let root = serve.loaded.workflow.workspace_root.clone();
     let closing = vik_daemon::serve(serve, ready)?;
     if !args.daemon_child {
-        print(&super::progress::summary(&closing, args.once));
+        let layout = Layout::resolve(&workflow_path, &root);
+        let results = layout.map_or(Vec::new(), |layout| WorkResult::find(&closing, &layout));
+        print(&summary(&closing, &results, args.once));
     }
     Ok(vik_daemon::exit_of(&closing, args.once))
 }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use vik_base::report::{Exit, one_line};
 use vik_core::attempt::Start;
 use vik_core::ended::Ended;
-use vik_core::ids::{IssueId, RunId};
+use vik_core::ids::{AttemptId, IssueId, RunId};
 use vik_core::machine::{IssueMachine, ParkReason, Phase, Run, RunEvent};
 use vik_core::outcome::{CostSource, Outcome, Usage};
 use vik_core::scheduler::{Filter, Hold, Scheduler};
@@ -31,6 +31,7 @@ pub struct SummaryRow {
     pub stage: String,
     /// The number of the attempt within its run.
     pub attempt: u32,
+    pub attempt_id: AttemptId,
     pub end: AttemptEnd,
 }
 
@@ -116,6 +117,7 @@ impl RunSummary {
             issue: start.issue.id.to_string(),
             stage: start.stage.name.to_string(),
             attempt: start.attempt,
+            attempt_id: start.attempt_id,
             end: end.clone(),
         });
     }

@@ -48,10 +48,21 @@ impl GitDirs {
     pub fn head(&self) -> Option<String> {
         let head = small_file_of(&self.own, "HEAD").ok()?;
         let head = head.trim();
-        let Some(name) = head.strip_prefix("ref:") else {
-            return commit(head);
-        };
-        let name = name.trim();
+        match head.strip_prefix("ref:") {
+            Some(name) => self.commit(name.trim()),
+            None => commit(head),
+        }
+    }
+
+    /// Returns the branch that is checked out, without `refs/heads/`.
+    pub fn branch(&self) -> Option<String> {
+        let head = small_file_of(&self.own, "HEAD").ok()?;
+        let name = head.trim().strip_prefix("ref:")?.trim();
+        name.strip_prefix("refs/heads/").map(str::to_owned)
+    }
+
+    /// Returns the commit of a ref, by its full name.
+    pub fn commit(&self, name: &str) -> Option<String> {
         let is_ref =
             name.starts_with("refs/") && name.split('/').all(|part| !matches!(part, "" | "." | ".."));
         if !is_ref {
