@@ -181,9 +181,19 @@ fn result_awaiting_approval_survives_stop_and_crash() {
         "awaiting_approval"
     );
     assert_eq!(waiting["session_id"], world.session("1").id());
+    let explained = world.vik(&["explain", "1"]).expect(0).out;
+    assert!(
+        explained.contains("Waiting for a person: stage `work`"),
+        "{explained}"
+    );
     // A stop does not discard finished work.
     daemon.stop().expect(0);
     is_not_lost(&world);
+    let explained = world.vik(&["explain", "1"]).expect(0).out;
+    assert!(
+        explained.contains("It waits for a person: stage `work`"),
+        "{explained}"
+    );
     let daemon = world.daemon();
     assert_eq!(waits(&world, "after")["id"], waiting["id"]);
     daemon.signal(Signal::SIGKILL);

@@ -85,7 +85,7 @@ pub struct StageView {
     pub attempts: u32,
     /// The maximum number of attempts of a run.
     pub max_attempts: u32,
-    /// The hold.
+    /// The hold. A running attempt has one while it waits for a person.
     pub hold: Option<HoldView>,
     /// The intent; `null` if it is invalid.
     #[serde(default)]

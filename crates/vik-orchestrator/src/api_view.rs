@@ -62,7 +62,7 @@ pub fn day(scheduler: &Scheduler, workflow: &Workflow, now: Now) -> DayView {
 
 fn stage(explanation: &StageExplanation) -> StageView {
     let state = match &explanation.hold {
-        None if explanation.attempt_id.is_some() => StageState::Running,
+        _ if explanation.attempt_id.is_some() => StageState::Running,
         None => StageState::Ready,
         Some(hold) if is_temporary(hold) => StageState::Waiting,
         Some(_) => StageState::Held,

@@ -39,17 +39,21 @@ pub fn answer(explained: &Explained, now: Timestamp) -> String {
     let stage_in = |state: StageState| explanation.stages.iter().find(|stage| stage.state == state);
     let running = stage_in(StageState::Running);
     if !daemon_lives {
-        let last_state = match (running, stage_in(StageState::Held)) {
-            (Some(stage), _) => format!(
+        let awaiting = explanation.stages.iter().find(|stage| waits_for_person(stage));
+        let last_state = match (awaiting, running, stage_in(StageState::Held)) {
+            (Some(stage), ..) => sentence(stage, now)
+                .map(|text| format!(" It waits for a person: {text}"))
+                .unwrap_or_default(),
+            (None, Some(stage), _) => format!(
                 " Attempt {} of stage `{}` was running when the last daemon exited; the next daemon recovers it.",
                 stage.attempts + 1,
                 stage.stage
             ),
-            (None, Some(stage)) => sentence(stage, now)
+            (None, None, Some(stage)) => sentence(stage, now)
                 .map(|text| format!(" It would not start with a daemon either: {text}"))
                 .unwrap_or_default(),
             // A hold with an end expires without a daemon too.
-            (None, None) => stage_in(StageState::Waiting)
+            (None, None, None) => stage_in(StageState::Waiting)
                 .filter(|stage| stage.hold.as_ref().is_some_and(|hold| hold.until.is_some()))
                 .and_then(|stage| sentence(stage, now))
                 .map(|text| format!(" It would wait with a daemon too: {text}"))
@@ -59,6 +63,9 @@ pub fn answer(explained: &Explained, now: Timestamp) -> String {
         return format!("Not running: no daemon is running. Start one with `vik run -d`.{last_state}");
     }
     if let Some(stage) = running {
+        if let Some(text) = sentence(stage, now) {
+            return format!("Waiting for a person: {text}");
+        }
         return format!(
             "Running: stage `{}`, attempt {} of {}.",
             stage.stage,
@@ -99,6 +106,10 @@ fn unknown(explained: &Explained, daemon_lives: bool) -> String {
         }
         (false, _) => "Not running: no daemon is running. Start one with `vik run -d`.".to_owned(),
     }
+}
+
+fn waits_for_person(stage: &StageView) -> bool {
+    stage.hold.as_ref().is_some_and(|hold| hold.reason == "approval")
 }
 
 fn sentence(stage: &StageView, now: Timestamp) -> Option<String> {

@@ -65,7 +65,8 @@ pub struct StageExplanation {
     /// The outcome of the last attempt.
     pub last_outcome: Option<Outcome>,
     pub last_class: Option<FailureClass>,
-    /// The hold; `None` if the stage runs or may start now.
+    /// The hold; `None` if the stage runs or may start now. A running attempt has one while it waits
+    /// for a person.
     pub hold: Option<Hold>,
     /// When the stage may start next, where that is known.
     pub next: Option<Timestamp>,
@@ -138,7 +139,9 @@ impl Scheduler {
         let last = run.and_then(|run| run.last.as_ref());
         let active = run.and_then(Run::active);
         let hold = match active {
-            Some(_) => None,
+            Some(_) => run.and_then(Run::request).map(|request| Hold::Approval {
+                request: Box::new(request.clone()),
+            }),
             None => self.hold(machine, stage, now, slots),
         }
         .map(|hold| hold.with_root(|| roots.get(&machine.issue().id).cloned()));
