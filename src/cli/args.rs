@@ -8,6 +8,7 @@ use vik_control::PointInTime;
 
 use super::answer::AnswerArgs;
 use super::cancel::CancelArgs;
+use super::diff::DiffArgs;
 use super::doctor::DoctorArgs;
 use super::drain::DrainArgs;
 use super::explain::ExplainArgs;
@@ -78,6 +79,8 @@ pub enum Verb {
     Runs(RunsArgs),
     /// Show the history of an issue: current hold, decisions and attempts
     Show(ShowArgs),
+    /// Show what an issue, or one of its attempts, changed
+    Diff(DiffArgs),
     /// Print session logs
     Logs(LogsArgs),
     /// Summarize work, results and cost
@@ -150,6 +153,7 @@ impl Verb {
             Self::Runs(args) => args.json,
             Self::Schedule(args) => args.json,
             Self::Show(args) => args.json,
+            Self::Diff(args) => args.json,
             Self::Report(args) => args.json,
             Self::Notify(args) => args.wants_json(),
             Self::Explain(args) => args.json,

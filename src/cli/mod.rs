@@ -7,6 +7,7 @@ mod built_in_agent;
 mod cancel;
 mod client;
 mod deny;
+mod diff;
 pub mod doctor;
 mod drain;
 mod dry_run;
@@ -110,6 +111,7 @@ fn dispatch(cli: &Cli) -> CliResult {
         Verb::Uninstall(args) => uninstall::run(args.workflow.or(workflow), args),
         Verb::Runs(args) => runs::run(workflow, args),
         Verb::Show(args) => show::run(workflow, args),
+        Verb::Diff(args) => diff::run(workflow, args),
         Verb::Logs(args) => logs::run(workflow, args),
         Verb::Explain(args) => explain::run(workflow, args),
         Verb::Report(args) => report::run(workflow, args),

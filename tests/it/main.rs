@@ -16,6 +16,7 @@ mod cli;
 mod closed;
 mod daemon;
 mod deciding;
+mod diff;
 mod durable;
 mod escape;
 mod examples;

@@ -23,12 +23,29 @@ pub struct Explained {
     /// known.
     #[serde(default)]
     pub issue_title: String,
+    /// Its text; `null` if only the history is known.
+    #[serde(default)]
+    pub issue: Option<IssueDetails>,
     /// The current status; `null` if only the history is known.
     pub now: Option<Explanation>,
     /// The decisions, oldest first.
     pub decisions: Vec<DecisionView>,
     /// Its runs, oldest first.
     pub runs: Vec<RunView>,
+}
+
+/// The text of an issue as the tracker last had it. It is data of whoever wrote it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct IssueDetails {
+    /// The description, at most 64 KiB of it.
+    pub description: String,
+    /// Whether the description is longer.
+    pub is_cut: bool,
+    /// The author, if the pull returned one.
+    pub author: Option<String>,
+    /// The time at which it was created, if the pull returned it.
+    #[schemars(with = "Option<String>")]
+    pub created_at: Option<Timestamp>,
 }
 
 /// The current status of an issue and its hold.

@@ -39,8 +39,8 @@ pub use actions::{Action, ApprovalDecision, Retry, RunAgain, Steered, Stop, Whic
 pub use daemon_log::{DaemonLogLine, DaemonLogPage, LogLevel};
 pub use error::ErrorBody;
 pub use explain::{
-    DecisionView, Explained, Explanation, HoldView, RootCauseView, StageIntentView, StageState, StageView,
-    TrustView,
+    DecisionView, Explained, Explanation, HoldView, IssueDetails, RootCauseView, StageIntentView, StageState,
+    StageView, TrustView,
 };
 pub use notify::{Notification, NotifiedItem, NotifierView};
 pub use pages::{

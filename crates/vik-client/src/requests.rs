@@ -68,7 +68,12 @@ impl Client {
         self.get(&path, TIMEOUT).await
     }
 
-    /// Returns the changes in the workspace of an attempt.
+    /// Returns the branch of an issue against the commit at which it began.
+    pub async fn issue_diff(&self, id: &IssueId) -> Result<DiffView, ClientError> {
+        self.get(&of_issue(id, "/diff"), DIFF_TIMEOUT).await
+    }
+
+    /// Returns what an attempt changed.
     pub async fn diff(&self, id: &str) -> Result<DiffView, ClientError> {
         self.get(&format!("sessions/{}/diff", encode(id)), DIFF_TIMEOUT)
             .await

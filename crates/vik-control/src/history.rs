@@ -2,10 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use vik_api::{AttemptView, Explanation, OutputView, RunState, RunView, SpendView, Status};
+use vik_api::{AttemptView, Explanation, IssueDetails, OutputView, RunState, RunView, SpendView, Status};
 use vik_base::report;
 use vik_core::attempt::AttemptResult;
 use vik_core::ids::{AttemptId, IssueId, RunId};
+use vik_core::issue::Issue;
 use vik_core::limits::estimated;
 use vik_core::outcome::{CostSource, Outcome};
 use vik_core::outputs::Progress;
@@ -141,6 +142,40 @@ pub fn issue_title(
         ledger.runs(&RunFilter::of_issue(issue), 1)
     })?;
     Ok(runs.into_iter().next().map(|run| run.title).unwrap_or_default())
+}
+
+/// The maximum size of the description of an issue, in bytes.
+const MAX_DESCRIPTION: usize = 64 * 1024;
+
+/// Returns the text of an issue: of the one in use, or as the ledger last had it. `None` if neither
+/// is known.
+///
+/// # Errors
+/// If the ledger cannot be read.
+pub fn issue_details(
+    in_use: Option<&Issue>,
+    ledger: Option<&Reader>,
+    issue: &IssueId,
+) -> Result<Option<IssueDetails>, LedgerError> {
+    if let Some(issue) = in_use {
+        return Ok(Some(details(issue)));
+    }
+    let machines = ledger.map_or(Ok(Vec::new()), |ledger| {
+        ledger.recall(std::slice::from_ref(issue))
+    })?;
+    Ok(machines.first().map(|machine| details(machine.issue())))
+}
+
+fn details(issue: &Issue) -> IssueDetails {
+    let mut description = issue.description();
+    let size = description.len();
+    description.truncate(description.floor_char_boundary(MAX_DESCRIPTION));
+    IssueDetails {
+        is_cut: description.len() < size,
+        description,
+        author: issue.origin().author.as_deref().map(str::to_owned),
+        created_at: issue.created_at,
+    }
 }
 
 /// Returns one attempt and its view, or `None` if the ledger does not know it or its files are

@@ -6,6 +6,7 @@ use tokio::sync::oneshot;
 use vik_api::{Action, ErrorBody, Explanation, IssuesPage, PullView, SCHEMA, Status};
 use vik_base::report::ErrorCode;
 use vik_core::ids::IssueId;
+use vik_core::issue::Issue;
 use vik_core::scheduler::{Actor, Command, CommandResult, Input};
 
 use vik_core::workflow::Workflow;
@@ -28,10 +29,10 @@ pub enum ControlRequest {
         limit: u32,
         answer: oneshot::Sender<IssuesPage>,
     },
-    /// The status of an issue, and when it starts next; `None` if it is unknown.
+    /// The status of an issue, when it starts next, and the issue; `None` if it is unknown.
     Explain {
         issue: IssueId,
-        answer: oneshot::Sender<Option<Explanation>>,
+        answer: oneshot::Sender<Option<(Explanation, Issue)>>,
     },
     /// The workflow that is in force.
     Workflow(oneshot::Sender<Arc<Workflow>>),
@@ -69,7 +70,8 @@ impl Orchestrator {
                 if let Some(explanation) = &mut explanation {
                     explanation.workspace = self.retention.why_kept(&issue, &self.workflow);
                 }
-                let _ = answer.send(explanation);
+                let machine = self.scheduler.machine(&issue);
+                let _ = answer.send(explanation.zip(machine.map(|machine| machine.issue().clone())));
             }
             ControlRequest::Workflow(answer) => {
                 let _ = answer.send(Arc::clone(&self.workflow));

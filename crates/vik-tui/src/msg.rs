@@ -25,7 +25,7 @@ pub(crate) enum Msg {
     Issue(IssueId, Result<Box<Explained>, ClientError>),
     /// `GET sessions/{id}/events`: the request and its result.
     Events(EventsRequest, Result<EventsPage, ClientError>),
-    Diff(String, Result<DiffView, ClientError>),
+    Diff(IssueId, Result<DiffView, ClientError>),
     /// The result of an action.
     Steered(Action, Result<Steered, ClientError>),
 }
@@ -39,8 +39,8 @@ pub(crate) enum Command {
     /// Load all details of an issue.
     Issue(IssueId),
     Events(EventsRequest),
-    /// Load the diff of a session.
-    Diff(String),
+    /// Load the diff of an issue.
+    Diff(IssueId),
     /// Send an action to the daemon.
     Steer(Action),
     /// Draw the whole screen, because another program wrote to it.

@@ -277,7 +277,7 @@ fn start(commands: Vec<Command>, client: &Client, work: &FuturesUnordered<Pendin
                 Msg::Events(request, page)
             }),
             Command::Diff(id) => Box::pin(async move {
-                let diff = client.diff(&id).await;
+                let diff = client.issue_diff(&id).await;
                 Msg::Diff(id, diff)
             }),
             Command::Steer(action) => Box::pin(async move {

@@ -97,6 +97,7 @@ fn explained(state: DaemonState, stages: Vec<StageView>) -> Explained {
         },
         issue_id: "42".into(),
         issue_title: "Fix the\u{202e} login".to_owned(),
+        issue: None,
         now: Some(Explanation {
             issue_id: "42".into(),
             issue_title: "Fix the\u{202e} login".to_owned(),

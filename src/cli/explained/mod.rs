@@ -57,11 +57,14 @@ pub fn load(path: &Path, issue: &IssueId) -> Result<Explained, Failure> {
     }
     let issue_title = vik_control::history::issue_title(now.as_ref(), ledger.as_ref(), issue)
         .map_err(|error| ledger_failure(&error))?;
+    let details = vik_control::history::issue_details(None, ledger.as_ref(), issue)
+        .map_err(|error| ledger_failure(&error))?;
     Ok(Explained {
         schema: SCHEMA,
         daemon: absent(&Instance::of(path)?, path),
         issue_id: issue.clone(),
         issue_title,
+        issue: details,
         now,
         decisions: decisions.into_iter().map(api_view::decision).collect(),
         runs,

@@ -113,6 +113,7 @@ fn explained(attempts: Vec<AttemptView>) -> Explained {
         },
         issue_id: "42".into(),
         issue_title: "Fix the\u{202e} login".to_owned(),
+        issue: None,
         now: Some(Explanation {
             issue_id: "42".into(),
             issue_title: "Fix the\u{202e} login".to_owned(),

@@ -81,7 +81,7 @@ pub async fn issue(
         issue: issue.clone(),
         answer,
     });
-    let now = now.await?;
+    let (now, in_use) = now.await?.unzip();
     let explained = daemon
         .run_blocking(move |daemon| {
             let ledger = daemon.ledger()?;
@@ -97,11 +97,14 @@ pub async fn issue(
             }
             let issue_title = history::issue_title(now.as_ref(), Some(&ledger), &issue)
                 .map_err(|error| ledger_failure(&error))?;
+            let details = history::issue_details(in_use.as_ref(), Some(&ledger), &issue)
+                .map_err(|error| ledger_failure(&error))?;
             Ok(Explained {
                 schema: SCHEMA,
                 daemon: status.daemon.clone(),
                 issue_id: issue,
                 issue_title,
+                issue: details,
                 now,
                 decisions: decisions.into_iter().map(api_view::decision).collect(),
                 runs,

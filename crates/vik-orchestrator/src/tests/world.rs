@@ -523,7 +523,8 @@ impl Scene {
     /// Returns the state of an issue; `None` if it is not in memory.
     pub fn explain(&mut self, issue: &str) -> Option<Explanation> {
         let issue = IssueId::new(issue);
-        self.request(|answer| ControlRequest::Explain { issue, answer })
+        let found = self.request(|answer| ControlRequest::Explain { issue, answer });
+        found.map(|(explanation, _)| explanation)
     }
 
     pub fn status(&mut self) -> Status {

@@ -1,4 +1,4 @@
-//! The diff of a session's workspace.
+//! The diff of an issue.
 
 use vik_api::{DiffView, FileChange};
 use vik_client::ClientError;
@@ -10,7 +10,6 @@ use crate::text::count;
 
 /// A diff and its visible part.
 pub(crate) struct DiffScreen {
-    pub(crate) session_id: String,
     pub(crate) issue_id: IssueId,
     pub(crate) loading: bool,
     pub(crate) error: Option<String>,
@@ -52,9 +51,8 @@ pub(crate) enum LineKind {
 }
 
 impl DiffScreen {
-    pub(crate) fn new(session_id: &str, issue_id: &IssueId) -> Self {
+    pub(crate) fn new(issue_id: &IssueId) -> Self {
         Self {
-            session_id: session_id.to_owned(),
             issue_id: issue_id.clone(),
             loading: true,
             error: None,
@@ -72,6 +70,16 @@ impl DiffScreen {
         let (mut added, mut removed) = (0, 0);
         if let Some(note) = &diff.note {
             self.note(note);
+        }
+        for commit in &diff.commits {
+            let id: String = commit.id.chars().take(12).collect();
+            self.note(&format!("commit {id} {} ({})", commit.subject, commit.author));
+        }
+        if diff.commits_left_out > 0 {
+            self.note(&format!(
+                "{} before these",
+                count(diff.commits_left_out, "commit")
+            ));
         }
         let none = diff.files.is_empty() && diff.note.is_none();
         let files = diff.files.len() + diff.files_left_out;
@@ -104,10 +112,18 @@ impl DiffScreen {
             self.note("No changes.");
         }
         self.summary = match &diff.base {
-            None => String::new(),
+            None if files == 0 => String::new(),
+            None => format!("{} +{added} -{removed}", count(files, "file")),
             Some(base) => {
                 let base: String = base.chars().take(12).collect();
-                format!("{} +{added} -{removed} since {base}", count(files, "file"))
+                let branch = diff
+                    .branch
+                    .map(|branch| format!("{branch}: "))
+                    .unwrap_or_default();
+                format!(
+                    "{branch}{} +{added} -{removed} since {base}",
+                    count(files, "file")
+                )
             }
         };
     }
@@ -166,9 +182,9 @@ fn kind(line: &str) -> LineKind {
 }
 
 impl App {
-    pub(super) fn on_diff(&mut self, id: &str, result: Result<DiffView, ClientError>) {
+    pub(super) fn on_diff(&mut self, id: &IssueId, result: Result<DiffView, ClientError>) {
         let screen = self.screens.iter_mut().find_map(|screen| match screen {
-            Screen::Diff(screen) if screen.session_id == id => Some(screen),
+            Screen::Diff(screen) if screen.issue_id == *id => Some(screen),
             _ => None,
         });
         let Some(screen) = screen else {

@@ -338,7 +338,7 @@ impl App {
         self.steer(Action::Refresh, commands);
         if let Some(Screen::Diff(screen)) = self.screens.last_mut() {
             screen.loading = true;
-            commands.push(Command::Diff(screen.session_id.clone()));
+            commands.push(Command::Diff(screen.issue_id.clone()));
         }
     }
 

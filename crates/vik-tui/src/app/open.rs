@@ -31,13 +31,13 @@ impl App {
 
     pub(super) fn open_diff(&mut self, commands: &mut Vec<Command>) {
         // Requested again if it is open, because the workspace changes.
-        let Some((session_id, issue)) = self.target_session() else {
+        let Some(issue) = self.target_issue() else {
             return;
         };
-        commands.push(Command::Diff(session_id.clone()));
+        commands.push(Command::Diff(issue.clone()));
         match self.screens.last_mut() {
             Some(Screen::Diff(screen)) => screen.loading = true,
-            _ => self.open(Screen::Diff(DiffScreen::new(&session_id, &issue))),
+            _ => self.open(Screen::Diff(DiffScreen::new(&issue))),
         }
     }
 
@@ -59,9 +59,8 @@ impl App {
     pub(super) fn target_session(&mut self) -> Option<(String, IssueId)> {
         let found = match self.screens.last() {
             Some(Screen::Transcript(screen)) => Some((screen.session_id.clone(), screen.issue_id.clone())),
-            Some(Screen::Diff(screen)) => Some((screen.session_id.clone(), screen.issue_id.clone())),
-            Some(Screen::Issue(screen)) => {
-                let issue = screen.issue_id.clone();
+            Some(Screen::Diff(DiffScreen { issue_id, .. }) | Screen::Issue(IssueScreen { issue_id, .. })) => {
+                let issue = issue_id.clone();
                 self.latest_session(&issue).map(|session| (session, issue))
             }
             None => match (self.current_session(), self.selected_issue()) {

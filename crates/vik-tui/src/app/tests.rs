@@ -193,7 +193,7 @@ fn quit_keys_leave_the_dashboard() {
     }
     press(&mut app, KeyCode::Enter);
     assert_eq!(app.screens.len(), 1);
-    assert_eq!(type_keys(&mut app, "d"), [Command::Diff(session(4).session_id)]);
+    assert_eq!(type_keys(&mut app, "d"), [Command::Diff(session(4).issue_id)]);
     assert_eq!(app.screens.len(), 2);
     press(&mut app, KeyCode::Esc);
     assert!(matches!(app.screens.last(), Some(Screen::Transcript(_))));
@@ -380,7 +380,7 @@ fn transcript_joins_and_folds_tool_calls() {
 fn diff_keys_move_between_files() {
     let mut app = app(80, 14, 5);
     type_keys(&mut app, "d");
-    let id = session(4).session_id;
+    let id = session(4).issue_id;
     send(&mut app, Msg::Diff(id.clone(), Ok(diff())));
     let screen = |app: &App| match app.screens.last() {
         Some(Screen::Diff(screen)) => (screen.scroll.top, screen.skip, screen.loading),

@@ -25,7 +25,7 @@ const KEYS: &[(&str, &str)] = &[
     ("p", "pause or resume all issues"),
     ("P", "pause or resume this issue"),
     ("r", "reload the workflow and pull the issues now"),
-    ("d", "show the diff of the workspace"),
+    ("d", "show the diff of the issue"),
     ("e", "show the issue: stages, runs, decisions"),
     ("?", "show these keys"),
     ("q Esc", "go back; quit from a list (Esc clears a filter first)"),

@@ -75,7 +75,7 @@ fn followed(app: &mut App) {
 
 fn with_diff(app: &mut App) {
     press(app, "d");
-    let id = session(4).session_id;
+    let id = session(4).issue_id;
     send(app, Msg::Diff(id, Ok(diff())));
 }
 
@@ -365,7 +365,7 @@ proptest! {
         diff.files[0].path.clone_from(&text);
         diff.files[1].patch = Some(other.clone());
         diff.note = Some(text);
-        send(&mut app, Msg::Diff(session(0).session_id, Ok(diff)));
+        send(&mut app, Msg::Diff(session(0).issue_id, Ok(diff)));
         for _ in 0..3 {
             assert_clean(&draw(&app, true));
             send(&mut app, Msg::Key(KeyEvent::new(KeyCode::Right, KeyModifiers::NONE)));

@@ -1,0 +1,143 @@
+//! What issues and attempts changed: before and after a push, after the workspace was removed, and
+//! without git.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use crate::places::git;
+use crate::support::*;
+
+/// Returns a world whose workspaces are clones of the repository around the workflow, on a branch of
+/// their own, and that repository.
+fn cloned(prompt: &str) -> (World, PathBuf) {
+    let world = World::new(&[("1", "todo")]);
+    let source = world.env.work();
+    git(
+        &source,
+        "git init -q -b main .; echo zero > a; git add a; git commit -qm zero",
+    );
+    let create = format!(
+        "git clone -q --no-hardlinks -- {} . && git switch -q --create \"vik/$VIK_ISSUE_ID\"",
+        source.display()
+    );
+    let world = world
+        .set("/issue/hooks", json!({"after_create": create}))
+        .work("prompt", json!(prompt))
+        .attempts(2);
+    (world, source)
+}
+
+const COMMIT: &str = "git -c user.name=n -c user.email=e commit -q";
+
+fn diff(world: &World, args: &[&str]) -> Value {
+    let mut all = vec!["diff", "1", "--json"];
+    all.extend(args);
+    world.vik(&all).expect(0).json()
+}
+
+/// Returns `change path +added -removed` of each file.
+fn files(diff: &Value) -> Vec<String> {
+    let files = diff["files"].as_array().unwrap().iter();
+    files
+        .map(|file| {
+            let (change, path) = (file["change"].as_str().unwrap(), file["path"].as_str().unwrap());
+            format!("{change} {path} +{} -{}", file["added"], file["removed"])
+        })
+        .collect()
+}
+
+fn subjects(diff: &Value) -> Vec<&str> {
+    let commits = diff["commits"].as_array().unwrap().iter();
+    commits
+        .map(|commit| commit["subject"].as_str().unwrap())
+        .collect()
+}
+
+#[test]
+fn diff_is_the_same_before_and_after_push_merge_and_removal() {
+    let (world, source) = cloned(&format!(
+        "{{% if attempt.number == 1 %}}SCRIPT: run echo one >> a && git add a && {COMMIT} -m one && \
+         echo loose > b; exit 1\n\
+         {{% else %}}SCRIPT: run echo two >> a && {COMMIT} -am two && git push -q origin HEAD; ok\n{{% endif %}}"
+    ));
+    let done = world.once().expect(0);
+    assert!(
+        done.out
+            .contains("result: issue 1 on branch vik/1: `vik diff 1`, `git merge vik/1`"),
+        "{}",
+        done.out
+    );
+    let sessions = world.sessions("1");
+    let attempts = |note: &Value| {
+        let (first, second) = (
+            diff(&world, &["--attempt", sessions[0].id()]),
+            diff(&world, &["--attempt", sessions[1].id()]),
+        );
+        assert_eq!(files(&first), ["modified a +1 -0", "added b +1 -0"]);
+        assert_eq!(files(&second), ["modified a +1 -0"]);
+        assert_eq!(
+            second["files"][0]["patch"],
+            "@@ -1,2 +1,3 @@\n zero\n one\n+two\n"
+        );
+        assert_eq!((&first["note"], &second["note"]), (note, note));
+        (first, second)
+    };
+    let (first, second) = attempts(&Value::Null);
+    assert_eq!((subjects(&first), subjects(&second)), (vec!["one"], vec!["two"]));
+    assert_eq!(second["branch"], "vik/1");
+    let base = git(&source, "git rev-parse main");
+    let of_issue = || {
+        let found = diff(&world, &[]);
+        assert_eq!(found["base"], base.trim());
+        assert_eq!(found["branch"], "vik/1");
+        assert_eq!(subjects(&found), ["one", "two"]);
+        found
+    };
+    let pushed = of_issue();
+    assert_eq!(files(&pushed), ["modified a +2 -0", "added b +1 -0"]);
+    assert_eq!(pushed["note"], Value::Null);
+    git(&source, "git reset -q --hard; git merge -q vik/1");
+    let workspace = world.workspace("1");
+    git(&workspace, "git fetch -q");
+    assert_eq!(files(&of_issue()), files(&pushed));
+    // Without the workspace, the repository of the workflow has the commits.
+    std::fs::remove_dir_all(&workspace).unwrap();
+    assert_eq!(subjects(&attempts(&Value::Null).1), ["two"]);
+    let removed = of_issue();
+    assert_eq!(files(&removed), ["modified a +2 -0"]);
+    assert!(removed["note"].as_str().unwrap().contains("no longer exists"));
+    // Without any repository, the records have the changes.
+    std::fs::remove_dir_all(source.join(".git")).unwrap();
+    attempts(&Value::Null);
+    let recorded = diff(&world, &[]);
+    assert_eq!(files(&recorded), files(&pushed));
+    assert!(recorded["note"].as_str().unwrap().contains("records"));
+    let text = world.vik(&["diff", "--issue", "1", "--stat"]).expect(0).out;
+    assert!(text.contains("A     +1     -0 b\n"), "{text}");
+}
+
+#[test]
+fn diff_without_git_and_of_a_running_attempt_are_from_snapshots() {
+    let world = World::new(&[("1", "todo")]).work(
+        "prompt",
+        json!("SCRIPT: run echo one > work && touch ../../../../../written && while [ ! -e ../../../../../go ]; do sleep 0.05; done; ok"),
+    );
+    let daemon = world.daemon();
+    let written = world.env.work().join("written");
+    eventually("the agent has written", || written.exists());
+    let session = world.session("1");
+    for args in [&["--attempt", &session.id()[..20]][..], &[]] {
+        let found = diff(&world, args);
+        assert_eq!(files(&found), ["added work +1 -0"], "{found}");
+        assert_eq!(found["base"], Value::Null);
+    }
+    std::fs::write(world.env.work().join("go"), "").unwrap();
+    eventually("it is done", || {
+        world.tracker.state("1").as_deref() == Some("done")
+    });
+    daemon.stop().expect(0);
+    assert_eq!(files(&diff(&world, &[])), ["added work +1 -0"]);
+    world.vik(&["diff", "none"]).expect(8);
+    world.vik(&["diff", "1", "--attempt", "none"]).expect(8);
+}
