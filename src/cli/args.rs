@@ -73,11 +73,13 @@ pub enum Verb {
     Stop(StopArgs),
     /// Stop the daemon and start it again, detached
     Restart(RestartArgs),
-    /// Stop the daemon and remove its instance; history and workspaces are kept
+    /// Stop the daemon and remove its instance, but keep the history
+    ///
+    /// Workspaces are kept too.
     Uninstall(UninstallArgs),
     /// List runs and their attempts
     Runs(RunsArgs),
-    /// Show the history of an issue: current hold, decisions and attempts
+    /// Show the history of an issue: hold, decisions and attempts
     Show(ShowArgs),
     /// Show what an issue, or one of its attempts, changed
     Diff(DiffArgs),
@@ -85,11 +87,13 @@ pub enum Verb {
     Logs(LogsArgs),
     /// Summarize work, results and cost
     Report(ReportArgs),
-    /// Show which agent changed which lines for which issue; verify and export the records
+    /// Show which agent changed which lines for which issue
+    ///
+    /// Verifies and exports the records too.
     Trace(crate::cli::trace::TraceArgs),
-    /// Watch and control running, waiting and parked issues in the terminal
+    /// Watch and control the issues in the terminal
     Top(TopArgs),
-    /// List browsers that are signed in to the dashboard, or sign them out
+    /// List or sign out browsers that use the dashboard
     SignIns(SignInsArgs),
     /// Explain why an issue runs or does not run, and when it runs next
     Explain(ExplainArgs),
@@ -97,7 +101,7 @@ pub enum Verb {
     Schedule(ScheduleArgs),
     /// Reload the workflow and pull the issues now
     Refresh,
-    /// Pause scheduling for one issue or for all; running attempts continue
+    /// Pause scheduling for one issue or all; running attempts continue
     Pause(PauseArgs),
     /// Resume after `vik pause`
     #[command(alias = "continue")]
@@ -109,7 +113,9 @@ pub enum Verb {
     Retry(RetryArgs),
     /// Approve a pending start, tool call or result
     Approve(AnswerArgs),
-    /// Deny a pending start, tool call or result, optionally with instructions
+    /// Deny a pending start, tool call or result
+    ///
+    /// A message can instruct the agent.
     Deny(AnswerArgs),
     /// Start no new attempts, and exit when the running ones have ended
     Drain(DrainArgs),
@@ -119,9 +125,11 @@ pub enum Verb {
     Notify(NotifyArgs),
     /// Manage the issues of the embedded tracker (Markdown files)
     Issue(crate::cli::issue::IssueArgs),
-    /// Use a built-in tracker through the tracker protocol, or test a tracker
+    /// Use a tracker through the tracker protocol, or test one
     Tracker(crate::cli::tracker::TrackerArgs),
-    /// Run git in the workspace of an issue without its git settings, for hooks
+    /// Run git safely in the workspace of an issue, for hooks
+    ///
+    /// The git settings of the workspace, which the agent controls, are not used.
     Git(crate::cli::git::GitArgs),
     /// Run the built-in agent
     #[command(disable_help_flag = true)]

@@ -14,6 +14,7 @@ mod dry_run;
 mod explain;
 mod explained;
 mod git;
+mod help;
 mod history;
 mod init;
 mod issue;
@@ -48,7 +49,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 pub use args::{Cli, Verb};
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches};
 use vik_base::report::{Exit, Failure, clean};
 use vik_core::workflow::shell_quoted;
 use vik_session::secrets;
@@ -59,7 +60,7 @@ use vik_workflow::absolute;
 pub type CliResult = Result<Exit, Failure>;
 
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match parse() {
         Ok(cli) => cli,
         Err(error) => {
             // An error is ignored: nothing can be printed if the terminal is closed.
@@ -87,6 +88,11 @@ pub fn main() -> ExitCode {
             failure.exit.into()
         }
     }
+}
+
+fn parse() -> Result<Cli, clap::Error> {
+    let matches = command().try_get_matches()?;
+    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command()))
 }
 
 fn print_failure(failure: &Failure, json: bool) {
@@ -218,7 +224,7 @@ pub fn print_json(value: &impl serde::Serialize) {
     print(&format!("{text}\n"));
 }
 
-/// Returns the clap command, for generated files.
+/// Returns the clap command.
 pub fn command() -> clap::Command {
-    Cli::command()
+    help::with_groups(Cli::command())
 }

@@ -21,11 +21,6 @@ use super::{CliResult, print, print_json};
 
 /// `vik runs`
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  vik runs --since yesterday --outcome failed,timed_out
-  vik runs --search 'login page' --json
-  vik runs --stage review --agent codex --limit 20")]
 pub struct RunsArgs {
     /// Print JSON
     #[arg(long)]

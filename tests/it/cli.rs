@@ -128,9 +128,9 @@ fn verbs_all_have_help_text() {
     let help = world.vik(&["--help"]).expect(0).out;
     let listed: Vec<_> = help
         .lines()
-        .skip_while(|line| !line.starts_with("Commands:"))
-        .skip(1)
-        .take_while(|line| line.starts_with("  "))
+        .skip_while(|line| !line.starts_with("Start:"))
+        .take_while(|line| !line.starts_with("Options:"))
+        .filter(|line| line.starts_with("  "))
         .filter(|line| line.as_bytes().get(2).is_some_and(|byte| *byte != b' '))
         .map(|line| line.split_whitespace().next().unwrap())
         .collect();

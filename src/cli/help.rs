@@ -1,0 +1,245 @@
+//! The help: groups of commands, and examples of each.
+
+use std::fmt::Write as _;
+
+use clap::Command;
+
+/// A command with the examples of its help. Each example is a command line that can be run.
+type Entry = (&'static str, &'static [&'static str]);
+
+/// The groups of commands in the help of `vik`, in order.
+const GROUPS: &[(&str, &[Entry])] = &[
+    (
+        "Start",
+        &[
+            ("init", &["vik init", "vik init --tracker github --agent codex"]),
+            ("doctor", &["vik doctor", "vik doctor --offline --strict"]),
+            (
+                "run",
+                &[
+                    "vik run --dry-run",
+                    "vik run --once --issue 7",
+                    "vik run -d --port 8080",
+                ],
+            ),
+        ],
+    ),
+    (
+        "Watch",
+        &[
+            ("status", &["vik status", "vik status --all"]),
+            ("top", &["vik top"]),
+            ("explain", &["vik explain 7"]),
+            ("show", &["vik show 7", "vik show 7 --json"]),
+            (
+                "logs",
+                &[
+                    "vik logs -f 7",
+                    "vik logs --since 10m --timestamps",
+                    "vik logs 7 --tail 20 --full",
+                ],
+            ),
+            (
+                "runs",
+                &[
+                    "vik runs --since yesterday --outcome failed,timed_out",
+                    "vik runs --search 'login page' --json",
+                    "vik runs --stage review --agent codex --limit 20",
+                ],
+            ),
+            (
+                "trace",
+                &[
+                    "vik trace log 7",
+                    "vik trace blame src/main.rs",
+                    "vik trace verify",
+                ],
+            ),
+            (
+                "report",
+                &["vik report --since 24h", "vik report --since 1w --markdown"],
+            ),
+            ("schedule", &["vik schedule"]),
+        ],
+    ),
+    (
+        "Steer",
+        &[
+            ("pause", &["vik pause", "vik pause 7"]),
+            ("resume", &["vik resume", "vik resume 7"]),
+            ("cancel", &["vik cancel 7"]),
+            (
+                "retry",
+                &["vik retry 7", "vik retry 7 --stage review --attempts 2"],
+            ),
+            ("approve", &["vik approve 7", "vik approve 7 --stage review"]),
+            (
+                "deny",
+                &["vik deny 7", "vik deny 7 -m 'Keep the old format readable'"],
+            ),
+            ("refresh", &["vik refresh"]),
+        ],
+    ),
+    (
+        "Maintain",
+        &[
+            ("drain", &["vik drain", "vik drain --wait --timeout 600"]),
+            ("stop", &["vik stop", "vik stop --keep-sessions"]),
+            ("restart", &["vik restart --keep-sessions"]),
+            ("prune", &["vik prune", "vik prune --older-than 1w --yes"]),
+            ("notify", &["vik notify test"]),
+            ("sign-ins", &["vik sign-ins", "vik sign-ins revoke --all"]),
+            ("uninstall", &["vik uninstall"]),
+        ],
+    ),
+    (
+        "Trackers and agents",
+        &[
+            (
+                "issue",
+                &[
+                    "vik issue new 'Fix the login page' --label bug",
+                    "vik issue list --state todo",
+                    "vik issue move 7 review",
+                ],
+            ),
+            (
+                "tracker",
+                &[
+                    "vik tracker workflow list",
+                    "vik tracker test --create ./tracker.sh",
+                ],
+            ),
+            ("git", &["vik git push", "vik git log --issue 7 --oneline"]),
+            (
+                "vex",
+                &["vik vex exec -m claude-sonnet-5-5 'Fix the failing test'"],
+            ),
+        ],
+    ),
+    (
+        "Editor and shell",
+        &[
+            ("schema", &["vik schema"]),
+            ("completions", &["vik completions bash"]),
+            ("man", &["vik man"]),
+        ],
+    ),
+];
+
+/// The heading of examples in the help of a command.
+const EXAMPLES: &str = "Examples:";
+
+/// Returns the command with its subcommands in groups, and with examples in the help of each.
+pub fn with_groups(command: Command) -> Command {
+    let header = *command.get_styles().get_header();
+    let literal = *command.get_styles().get_literal();
+    let entries = || GROUPS.iter().flat_map(|(_, entries)| *entries);
+    let width = entries().map(|(name, _)| name.len()).max().unwrap_or_default();
+    let mut groups = String::new();
+    for (title, entries) in GROUPS {
+        let _ = writeln!(groups, "{header}{title}:{header:#}");
+        for (name, _) in *entries {
+            let about = command.find_subcommand(name).and_then(Command::get_about);
+            let about = about.map(ToString::to_string).unwrap_or_default();
+            let _ = writeln!(groups, "  {literal}{name:width$}{literal:#}  {about}");
+        }
+        groups.push('\n');
+    }
+    let template = format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}{header}Options:{header:#}\n\
+         {{options}}{{after-help}}"
+    );
+    entries().fold(command.help_template(template), |command, (name, examples)| {
+        command.mut_subcommand(name, |below| {
+            let mut text = match below.get_after_help() {
+                Some(own) => format!("{}\n\n", own.ansi()),
+                None => String::new(),
+            };
+            let _ = write!(text, "{header}{EXAMPLES}{header:#}");
+            for example in *examples {
+                let _ = write!(text, "\n  {example}");
+            }
+            below.after_help(text)
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// Splits an example at blanks that are not in single quotes.
+    fn args(line: &str) -> Vec<String> {
+        let mut args = vec![String::new()];
+        let mut quoted = false;
+        for c in line.chars() {
+            match c {
+                '\'' => quoted = !quoted,
+                ' ' if !quoted => args.push(String::new()),
+                c => args.last_mut().unwrap().push(c),
+            }
+        }
+        args
+    }
+
+    #[test]
+    fn commands_are_each_in_one_group() {
+        let mut listed = BTreeMap::new();
+        for (name, _) in GROUPS.iter().flat_map(|(_, entries)| *entries) {
+            *listed.entry((*name).to_owned()).or_insert(0) += 1;
+        }
+        let command = crate::cli::command();
+        let expected: BTreeMap<_, _> = command
+            .get_subcommands()
+            .filter(|below| !below.is_hide_set())
+            .map(|below| (below.get_name().to_owned(), 1))
+            .collect();
+        assert_eq!(listed, expected, "add a line to GROUPS");
+    }
+
+    #[test]
+    fn examples_are_valid_command_lines() {
+        for (name, examples) in GROUPS.iter().flat_map(|(_, entries)| *entries) {
+            assert!(!examples.is_empty(), "{name} has no example");
+            for example in *examples {
+                let args = args(example);
+                assert_eq!(args[..2], ["vik", name], "{example}");
+                let parsed = crate::cli::command().try_get_matches_from(&args);
+                assert!(parsed.is_ok(), "{example}: {}", parsed.unwrap_err());
+                #[cfg(feature = "vex")]
+                if *name == "vex" {
+                    use clap::CommandFactory;
+                    let parsed = vex::cli::VexArgs::command().try_get_matches_from(&args[1..]);
+                    assert!(parsed.is_ok(), "{example}: {}", parsed.unwrap_err());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn help_fits_into_80_columns() {
+        let help = crate::cli::command().term_width(80).render_help().to_string();
+        for line in help.lines() {
+            assert!(line.chars().count() <= 80, "shorten the first sentence: {line}");
+        }
+        let vex = help.lines().find(|line| line.starts_with("  vex "));
+        assert_eq!(vex, Some("  vex          Run the built-in agent"));
+    }
+
+    #[test]
+    fn examples_follow_the_help_of_a_command() {
+        let mut command = crate::cli::command();
+        let help = command
+            .find_subcommand_mut("pause")
+            .unwrap()
+            .render_help()
+            .to_string();
+        assert!(
+            help.ends_with("until `vik resume`.\n\nExamples:\n  vik pause\n  vik pause 7\n"),
+            "{help}"
+        );
+    }
+}
