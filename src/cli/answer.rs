@@ -9,6 +9,7 @@ use vik_core::ids::StageName;
 use vik_core::scheduler::{ApprovalReply, Command};
 
 use super::client::{self, ActionOutcome};
+use super::completion::stages;
 use super::issue_arg::RequiredIssue;
 use super::{CliResult, print};
 
@@ -25,7 +26,7 @@ pub struct AnswerArgs {
     #[command(flatten)]
     pub issue: RequiredIssue,
     /// Stage, if several stages have pending requests
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = stages())]
     pub stage: Option<String>,
     /// Answer only this request; `vik status --json` prints the id
     #[arg(long, value_name = "ID")]

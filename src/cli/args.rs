@@ -145,8 +145,8 @@ pub enum Verb {
         /// Shell to generate completions for
         shell: clap_complete::Shell,
     },
-    /// Print the manual page
-    Man,
+    /// Print a manual page, or write them all
+    Man(super::schema::ManArgs),
     /// An unknown command
     #[command(external_subcommand)]
     Unknown(Vec<OsString>),
@@ -184,7 +184,7 @@ pub struct LogsArgs {
     #[command(flatten)]
     pub issue: OptionalIssue,
     /// Show only this session; a prefix of its id is enough
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", add = super::completion::sessions())]
     pub session: Option<String>,
     /// Show only the last N events of each session; with --raw, lines
     #[arg(long, value_name = "N")]

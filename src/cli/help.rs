@@ -122,13 +122,13 @@ const GROUPS: &[(&str, &[Entry])] = &[
         &[
             ("schema", &["vik schema"]),
             ("completions", &["vik completions bash"]),
-            ("man", &["vik man"]),
+            ("man", &["vik man run", "vik man --dir ~/.local/share/man/man1"]),
         ],
     ),
 ];
 
 /// The heading of examples in the help of a command.
-const EXAMPLES: &str = "Examples:";
+pub const EXAMPLES: &str = "Examples:";
 
 /// Returns the command with its subcommands in groups, and with examples in the help of each.
 pub fn with_groups(command: Command) -> Command {

@@ -2,15 +2,17 @@
 
 use clap::Args;
 
+use super::completion::issues;
+
 /// An issue that the verb requires.
 #[derive(Debug, Args)]
 #[group(id = "required_issue", required = true, multiple = false)]
 pub struct RequiredIssue {
     /// Issue ID
-    #[arg(value_name = "ID")]
+    #[arg(value_name = "ID", add = issues())]
     positional: Option<String>,
     /// Issue ID; same as ID
-    #[arg(long = "issue", value_name = "ID")]
+    #[arg(long = "issue", value_name = "ID", add = issues())]
     flag: Option<String>,
 }
 
@@ -26,10 +28,10 @@ impl RequiredIssue {
 #[group(id = "optional_issue", multiple = false)]
 pub struct OptionalIssue {
     /// Only this issue
-    #[arg(value_name = "ID")]
+    #[arg(value_name = "ID", add = issues())]
     positional: Option<String>,
     /// Only this issue; same as ID
-    #[arg(long = "issue", value_name = "ID")]
+    #[arg(long = "issue", value_name = "ID", add = issues())]
     flag: Option<String>,
 }
 

@@ -6,6 +6,7 @@ mod args;
 mod built_in_agent;
 mod cancel;
 mod client;
+mod completion;
 mod deny;
 mod diff;
 pub mod doctor;
@@ -60,6 +61,7 @@ use vik_workflow::absolute;
 pub type CliResult = Result<Exit, Failure>;
 
 pub fn main() -> ExitCode {
+    completion::answer_shell();
     let cli = match parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -141,7 +143,7 @@ fn dispatch(cli: &Cli) -> CliResult {
         Verb::Vex { .. } => Ok(Exit::Usage),
         Verb::Schema => schema::workflow(),
         Verb::Completions { shell } => schema::completions(*shell),
-        Verb::Man => schema::man(),
+        Verb::Man(args) => schema::man(args),
         Verb::Unknown(command) => unknown::refuse(command),
     }
 }

@@ -12,6 +12,7 @@ use vik_daemon::notify::{Delivery, deliver, test_notification};
 use vik_orchestrator::signals::Signals;
 use vik_workflow::WorkflowFile;
 
+use super::completion::notifiers;
 use super::doctor::Scratch;
 use super::{CliResult, print, print_json};
 
@@ -29,7 +30,7 @@ pub enum NotifyVerb {
     /// Send a test notification and print the result
     Test {
         /// Notifier to test [default: all]
-        #[arg(value_name = "NAME")]
+        #[arg(value_name = "NAME", add = notifiers())]
         name: Option<String>,
         /// Print a JSON array
         #[arg(long)]

@@ -8,6 +8,7 @@ use vik_core::ids::StageName;
 use vik_core::scheduler::{Command, RetryRequest};
 
 use super::client::{self, ActionOutcome};
+use super::completion::stages;
 use super::issue_arg::RequiredIssue;
 use super::{CliResult, print};
 
@@ -22,7 +23,7 @@ pub struct RetryArgs {
     #[command(flatten)]
     pub issue: RequiredIssue,
     /// Retry only this stage [default: every parked stage]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = stages())]
     pub stage: Option<String>,
     /// Allow at least this many more attempts, regardless of `max_attempts` and `issue.limits.attempts`
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

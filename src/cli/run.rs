@@ -16,6 +16,7 @@ use vik_session::hooks::outside;
 use vik_workflow::{LoadedWorkflow, WorkflowFile, absolute};
 use vik_workspace::Layout;
 
+use super::completion::{issues, stages};
 use super::positional::Positional;
 use super::progress::{Lines, WorkResult, summary};
 use super::{CliResult, built_in_agent, print};
@@ -35,10 +36,10 @@ pub struct RunArgs {
     #[arg(long, conflicts_with = "once")]
     pub dry_run: bool,
     /// Handle only this issue (can be repeated)
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", add = issues())]
     pub issue: Vec<String>,
     /// Run only this stage (can be repeated)
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = stages())]
     pub stage: Vec<String>,
     /// Exit after this many pulls
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]

@@ -15,6 +15,7 @@ use vik_core::ids::{AgentName, IssueId, StageName};
 use vik_core::outcome::Outcome;
 use vik_store::ledger::{Reader, RunFilter};
 
+use super::completion::{agents, stages};
 use super::history;
 use super::issue_arg::OptionalIssue;
 use super::{CliResult, print, print_json};
@@ -28,10 +29,10 @@ pub struct RunsArgs {
     #[command(flatten)]
     pub issue: OptionalIssue,
     /// Show only the runs of this stage
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = stages())]
     pub stage: Option<String>,
     /// Show only runs with an attempt of this agent
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = agents())]
     pub agent: Option<String>,
     /// Show only runs whose last attempt has one of these outcomes
     #[arg(long, value_name = "OUTCOME", value_delimiter = ',', value_parser = outcomes())]

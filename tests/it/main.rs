@@ -47,6 +47,7 @@ mod schedule;
 mod scope;
 mod secrets;
 mod sessions;
+mod shell;
 mod steering;
 mod stopping;
 #[cfg(target_os = "linux")]

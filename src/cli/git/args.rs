@@ -4,6 +4,8 @@ use std::ffi::OsString;
 
 use clap::{Args, Subcommand};
 
+use crate::cli::completion::issues;
+
 use super::submodule::SubmoduleVerb;
 
 /// `vik git`
@@ -17,7 +19,7 @@ use super::submodule::SubmoduleVerb;
 )]
 pub struct GitArgs {
     /// Issue ID [default: the issue of the hook]
-    #[arg(long, value_name = "ID", env = "VIK_ISSUE_ID", hide_env_values = true)]
+    #[arg(long, value_name = "ID", env = "VIK_ISSUE_ID", hide_env_values = true, add = issues())]
     pub issue: Option<String>,
     /// Git setting, as for `git -c` (can be repeated)
     #[arg(short = 'c', value_name = "KEY=VALUE")]

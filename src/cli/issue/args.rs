@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use crate::cli::completion::{states, tracked_issues};
+
 /// Manage issues as Markdown files, one file per issue
 #[derive(Debug, Args)]
 pub struct IssueArgs {
@@ -33,7 +35,7 @@ pub enum IssueCommand {
         #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
         body: Option<String>,
         /// Initial state
-        #[arg(long, default_value = "todo")]
+        #[arg(long, default_value = "todo", add = states())]
         state: String,
         /// Label (can be repeated)
         #[arg(long = "label", value_name = "LABEL")]
@@ -42,7 +44,7 @@ pub enum IssueCommand {
         #[arg(long, value_name = "N", allow_negative_numbers = true)]
         priority: Option<i64>,
         /// Issue that must be finished first (can be repeated)
-        #[arg(long, value_name = "ID")]
+        #[arg(long, value_name = "ID", add = tracked_issues())]
         blocked_by: Vec<String>,
         /// Id [default: the next free number]
         #[arg(long)]
@@ -54,7 +56,7 @@ pub enum IssueCommand {
     /// List all issues, including closed ones
     List {
         /// Show only issues in this state (can be repeated)
-        #[arg(long = "state", value_name = "STATE")]
+        #[arg(long = "state", value_name = "STATE", add = states())]
         states: Vec<String>,
         /// Print a JSON array, as a pull command does
         #[arg(long)]
@@ -63,6 +65,7 @@ pub enum IssueCommand {
     /// Show one issue
     Show {
         /// Issue ID
+        #[arg(add = tracked_issues())]
         id: String,
         /// Print JSON
         #[arg(long)]
@@ -71,11 +74,13 @@ pub enum IssueCommand {
     /// Move an issue to a state
     Move {
         /// Issue ID
+        #[arg(add = tracked_issues())]
         id: String,
         /// New state
+        #[arg(add = states())]
         state: String,
         /// Move only if the issue is in this state; otherwise exit with 1
-        #[arg(long, value_name = "STATE")]
+        #[arg(long, value_name = "STATE", add = states())]
         from: Option<String>,
         /// Reason, which is added as a comment
         #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
@@ -90,6 +95,7 @@ pub enum IssueCommand {
     /// Append a comment to an issue
     Comment {
         /// Issue ID
+        #[arg(add = tracked_issues())]
         id: String,
         /// Text; `-` reads it from stdin
         #[arg(allow_hyphen_values = true)]
@@ -101,6 +107,7 @@ pub enum IssueCommand {
     /// Move an issue to the state `done`
     Close {
         /// Issue ID
+        #[arg(add = tracked_issues())]
         id: String,
         /// Reason, which is added as a comment
         #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]

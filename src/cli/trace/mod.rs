@@ -18,6 +18,7 @@ use vik_session::provenance::{Line, Trace, map};
 use vik_session::secrets;
 use vik_workflow::absolute;
 
+use super::completion::issues;
 use super::issue_arg::OptionalIssue;
 use super::{CliResult, history, print, print_json};
 
@@ -54,7 +55,7 @@ pub enum TraceVerb {
         /// Path to the file
         file: PathBuf,
         /// Issue whose workspace contains the file
-        #[arg(long, value_name = "ID")]
+        #[arg(long, value_name = "ID", add = issues())]
         issue: Option<String>,
         /// Print JSON
         #[arg(long)]

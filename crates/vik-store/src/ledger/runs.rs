@@ -55,6 +55,18 @@ const LAST_OUTCOME: &str =
     "(SELECT outcome FROM attempts WHERE run = runs.id ORDER BY attempts.rowid DESC LIMIT 1)";
 
 impl Reader {
+    /// Returns the ids and titles of at most `limit` issues, those that were stored last first.
+    ///
+    /// # Errors
+    /// Returns an error if they cannot be read.
+    pub fn titles(&self, limit: u32) -> Result<Vec<(IssueId, String)>, LedgerError> {
+        self.list(
+            "SELECT id, title FROM issues ORDER BY rowid DESC LIMIT ?1",
+            [limit],
+            |row| Ok((read_name(row, 0)?, row.get(1)?)),
+        )
+    }
+
     /// Returns the runs that a filter selects, latest first, and at most `limit` of them. They are in
     /// the order in which they were stored: times and ids follow a clock that can be set back.
     ///

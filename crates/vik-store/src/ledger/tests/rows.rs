@@ -47,6 +47,9 @@ fn reader_returns_attempts_claims_runs_and_decisions() {
             (run_id(1), "settling".to_owned(), None, None),
         ]
     );
+    let titles = reader.titles(10).unwrap();
+    assert_eq!(titles.len(), changes.machines.len());
+    assert_eq!(reader.titles(1).unwrap(), titles[..1]);
     let parked = reader.parked().unwrap();
     assert_eq!((&*parked[0].reason, parked[0].since), ("no_progress", at(2)));
     assert_eq!(reader.days().unwrap(), changes.days);
