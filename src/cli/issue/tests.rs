@@ -76,10 +76,10 @@ fn verbs_create_list_move_comment_and_show_issues() {
     "../x" cannot be the id of a new issue[2]
     $ list
     1  todo     First
-    2  backlog  Second  [31m
+    2  backlog  Second [31m
     [0]
     $ list --state backlog
-    2  backlog  Second  [31m
+    2  backlog  Second [31m
     [0]
     $ move 1 review --from backlog
     the issue "1" is in state "todo", not in "backlog"[1]

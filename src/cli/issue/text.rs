@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use vik_base::report;
 use vik_tracker::{BrokenFile, TrackedIssue};
 
 pub fn report_broken(err: &mut dyn Write, broken: &BrokenFile) -> std::io::Result<()> {
@@ -26,20 +27,15 @@ pub fn pretty(out: &mut dyn Write, issue: &TrackedIssue) -> std::io::Result<()> 
 }
 
 pub fn table(out: &mut dyn Write, issues: &[&TrackedIssue]) -> std::io::Result<()> {
-    let width = |column: fn(&TrackedIssue) -> &str| {
-        issues
-            .iter()
-            .map(|issue| clean(column(issue)).chars().count())
-            .max()
-            .unwrap_or(0)
-            .min(40)
-    };
-    let (ids, states) = (width(|issue| &issue.id), width(|issue| &issue.state));
-    for issue in issues {
-        let (id, state) = (clean(&issue.id), clean(&issue.state));
-        writeln!(out, "{id:<ids$}  {state:<states$}  {}", clean(&issue.title))?;
-    }
-    Ok(())
+    let rows: Vec<_> = issues
+        .iter()
+        .map(|issue| [&issue.id, &issue.state, &issue.title].map(|cell| clean(cell)))
+        .collect();
+    out.write_all(
+        report::table(["", "", ""], &rows)
+            .trim_start_matches('\n')
+            .as_bytes(),
+    )
 }
 
 pub fn show(out: &mut dyn Write, issue: &TrackedIssue) -> std::io::Result<()> {

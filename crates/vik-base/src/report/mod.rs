@@ -5,6 +5,7 @@ mod exit;
 mod process;
 mod table;
 mod text;
+mod time;
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -16,10 +17,12 @@ use vik_store::ledger::LedgerError;
 pub use code::ErrorCode;
 pub use exit::Exit;
 pub use process::{describe_exit, describe_overrun};
-pub use table::{stdout_width, table, table_within, wrap};
+pub use table::{fitted_table, stdout_width, table, table_within, wrap};
 pub use vik_core::plural::count;
 
 pub use vik_text::{attempt_cost, clean, cost, cost_text, count_short, one_line, short, tokens};
+
+pub use time::{clock_time, date_time, day_heading, set_time_zone, utc_offset};
 
 pub use text::{ago, colored, cost_sum, elapsed_suffix, spent, spent_cost, tail_lines, until, when};
 
