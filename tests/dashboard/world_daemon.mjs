@@ -2,59 +2,53 @@
 
 import { HOSTILE_TITLE, MINUTE, ago } from "./world_events.mjs";
 
-const WORKFLOW = `# The shop: plan, implement, review.
-workspace: {root: ~/.vik/work}
-agents:
-  codex-default: {runtime: codex, model: gpt-5.1-codex}
-  claude: {runtime: claude_code}
-issues:
-  pull:
-    command: curl --silent --header "Authorization: Bearer ***" https://tracker.example/issues
-    idle_sec: 30
-issue:
-  stages:
-    implement:
-      when: {state: In progress}
-      agent: codex-default
-      prompt: prompts/implement.md
-      hooks: {before_run: 'git switch -c "vik/$VIK_ISSUE_ID"'}
-      verify: make check
-`;
+const SETTINGS = {
+  "loop.max_issue_concurrency": "4",
+  "workspace.root": "`~/.vik/work`",
+  "agents.codex-default.runtime": "codex",
+  "agents.codex-default.model": "`gpt-5.1-codex`",
+  "agents.codex-default.env.TOKEN": null,
+  "issues.pull.command": "1 line",
+  "issues.pull.idle_sec": "30s",
+  "issue.stages.implement.when.state": "[`In progress`]",
+  "issue.stages.implement.agent": "`codex-default`",
+  "issue.stages.implement.hooks.before_run": 'git switch -c "vik/$VIK_ISSUE_ID"\nnpm ci',
+  "issue.stages.implement.timeout": "30m",
+};
 
 export const workflow = ({ status }) => ({
   schema: 1,
   path: status.workflow_path,
-  text: WORKFLOW,
-  loaded_at: status.workflow.loaded_at,
-  invalid: status.workflow.rejected?.diagnostics.join("\n") ?? null,
+  workflow: { needs_restart: [], ...status.workflow },
+  settings: Object.entries(SETTINGS).map(([key, value]) => ({ key, value })),
 });
 
 const MESSAGES = [
-  ["INFO", "vik_daemon::pull", "pulled 27 issues in 412ms", null],
-  ["INFO", "vik_orchestrator::run", "attempt 2 of `implement` has started", "SHOP-97"],
-  ["WARN", "vik_daemon::pull", "the pull failed: gh: could not resolve host; the next one is in 30s", null],
-  ["DEBUG", "vik_session::shim", "the agent wrote 240 events", "SHOP-142"],
-  ["ERROR", "vik_orchestrator::hook", `\`after_run\` exited with 1: ${HOSTILE_TITLE}`, "SHOP-88"],
+  ["info", "pulled 27 issues in 412ms", null],
+  ["info", "attempt 2 of `implement` has started", "SHOP-97"],
+  ["warn", "the pull failed: gh: could not resolve host; the next one is in 30s", null],
+  ["debug", "the agent wrote 240 events", "SHOP-142"],
+  ["error", `\`after_run\` exited with 1: ${HOSTILE_TITLE}`, "SHOP-88"],
 ];
 
 export const makeLog = () =>
   Array.from({ length: 500 }, (_, n) => {
-    const [level, target, message, issue] = MESSAGES[n % MESSAGES.length];
+    const [level, message, issue] = MESSAGES[n % MESSAGES.length];
     return {
       at: ago(n * 3 * MINUTE + 20_000),
       level,
-      target,
       message: `${message}${n > 400 ? " (old)" : ""}`,
       issue,
       stage: issue ? "implement" : null,
-      attempt: issue ? "019a2b3c-4d5e-7000-8000-000000000003" : null,
+      attempt: issue ? 2 : null,
+      session: issue ? "019a2b3c-4d5e-7000-8000-000000000003" : null,
     };
   });
 
-const RANKS = ["DEBUG", "INFO", "WARN", "ERROR"];
+const RANKS = ["debug", "info", "warn", "error"];
 
 export function log(world, params) {
-  const minimum = RANKS.indexOf((params.get("level") ?? "debug").toUpperCase());
+  const minimum = RANKS.indexOf(params.get("level") ?? "debug");
   const q = (params.get("q") ?? "").toLowerCase();
   const selected = world.log.filter(
     (line) =>
@@ -71,7 +65,8 @@ export const makePulls = () =>
   Array.from({ length: 60 }, (_, n) => ({
     at: ago(n * MINUTE + 4000),
     duration_ms: 412 + n,
-    outcome: n % 20 === 7 ? "failed" : n % 3 ? "unchanged" : "succeeded",
-    issues: n % 20 === 7 ? null : 27,
+    ok: n % 20 !== 7,
+    issues: n % 20 === 7 ? 0 : 27,
+    skipped: 0,
     error: n % 20 === 7 ? `\`issues.pull.command\` exited with 1; its output ends: HTTP 502 ${HOSTILE_TITLE}` : null,
   }));

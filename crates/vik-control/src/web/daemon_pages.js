@@ -1,4 +1,4 @@
-// The pages of the daemon itself: the workflow file, the log and the pulls.
+// The pages of the daemon itself: the workflow in effect, the log and the pulls.
 
 import { h } from "./dom.js";
 import { coalesce, get } from "./api.js";
@@ -71,38 +71,52 @@ export const workflowPage = () =>
     title: "Workflow",
     path: "workflow",
     reloadOn: ["reset", "state"],
-    view: ({ path, text, loaded_at: at, invalid }) => [
-      invalid
+    view: ({ path, workflow, settings }) => [
+      workflow?.rejected
         ? h(
             "div",
             { class: "notice tone-bad", role: "group", "aria-label": "Refused edit" },
             h("p", { class: "strong" }, "The last edit is invalid. The version below remains in effect."),
-            h("pre", { class: "mono" }, invalid),
+            h("pre", { class: "mono" }, workflow.rejected.diagnostics.join("\n")),
           )
         : null,
-      section(
-        "In effect",
-        { id: "workflow", hint: ["loaded ", relativeTime(at)] },
-        h("p", { class: "small dim" }, "Secrets are masked. ", h("code", {}, path)),
-        h(
-          "pre",
-          { class: "mono yaml", tabindex: 0, role: "group", "aria-label": "Text of the workflow file" },
-          yamlLines(text),
+      workflow?.needs_restart.length
+        ? h("p", { class: "notice tone-wait" }, "In effect after a restart: ", workflow.needs_restart.join(", "))
+        : null,
+      h("p", { class: "small dim" }, h("code", {}, path), workflow ? [", loaded ", relativeTime(workflow.loaded_at)] : null),
+      settingGroups(settings).map(([name, group]) =>
+        section(
+          name,
+          { id: `settings-${name.replaceAll(/[^\w]/g, "-")}`, key: name },
+          h(
+            "dl",
+            { class: "settings" },
+            group.map(({ key, value }) => [
+              h("dt", { key, class: "mono" }, key.startsWith(`${name}.`) ? key.slice(name.length + 1) : key),
+              h("dd", { key: `${key} value` }, settingValue(value)),
+            ]),
+          ),
         ),
       ),
     ],
   });
 
-/** Returns the lines of a YAML text: comments are dim, and keys stand out. */
-const yamlLines = (text) =>
-  text.split(/(?<=\n)/).map((line) => {
-    const comment = /^\s*#/.test(line);
-    const key = comment ? null : /^(\s*(?:- )?)([\w.-]+)(:(?:\s|$)[^]*)$/.exec(line);
-    if (comment) return h("span", { class: "dim" }, line);
-    return key ? h("span", {}, key[1], h("span", { class: "yaml-key" }, key[2]), key[3]) : h("span", {}, line);
-  });
+/** Returns the settings by the section that they belong to, such as `issue.stages.plan`. */
+function settingGroups(settings) {
+  const groups = new Map();
+  for (const setting of settings) {
+    const section = /^(?:issue\.stages|agents|notify|schedule|webhooks\.hooks)\.[^.]+(?=\.)|^[^.]+/.exec(setting.key)[0];
+    groups.set(section, [...(groups.get(section) ?? []), setting]);
+  }
+  return [...groups];
+}
 
-const PULL_CHIPS = { succeeded: "succeeded", unchanged: "ended", failed: "failed" };
+const settingValue = (value) =>
+  value === null
+    ? h("span", { class: "dim", title: "The value may contain a secret." }, "not shown")
+    : value.includes("\n")
+      ? h("pre", { class: "mono", tabindex: 0 }, value)
+      : h("span", { class: "mono wrap" }, value || "empty");
 
 const pullRow = (pull, index) =>
   h(
@@ -114,8 +128,8 @@ const pullRow = (pull, index) =>
       absoluteTime(pull.at),
       h("span", { class: "small dim" }, " ", relativeTime(pull.at)),
     ),
-    h("td", {}, chip(PULL_CHIPS[pull.outcome] ?? "failed", pull.outcome)),
-    h("td", { class: "right num" }, pull.issues === null ? "–" : formatInteger(pull.issues)),
+    h("td", {}, pull.ok ? chip("succeeded", "succeeded") : chip("failed", "failed")),
+    h("td", { class: "right num" }, pull.ok ? formatInteger(pull.issues) : "–"),
     h("td", { class: "right num" }, formatDuration(pull.duration_ms)),
     h(
       "td",
@@ -128,7 +142,7 @@ export function pullsPage() {
   let showsFailed = false;
   let redraw = () => {};
   const view = ({ pulls }) => {
-    const failed = pulls.filter((pull) => pull.outcome === "failed");
+    const failed = pulls.filter((pull) => !pull.ok);
     const shown = showsFailed ? failed : pulls;
     const onToggle = () => {
       showsFailed = !showsFailed;

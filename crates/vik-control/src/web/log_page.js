@@ -17,7 +17,7 @@ const LEVELS = [
   ["warn", "warnings and errors"],
   ["error", "errors"],
 ];
-const TONES = { ERROR: "bad", WARN: "wait", INFO: "run" };
+const TONES = { error: "bad", warn: "wait", info: "run" };
 const FILTERS = ["level", "issue", "q"];
 
 export function logPage(params) {
@@ -124,7 +124,7 @@ export function logPage(params) {
         "data-item": true,
       },
       h("time", { class: "num dim", datetime: line.at, title: formatDateTime(line.at) }, formatTime(line.at)),
-      h("span", { class: "level" }, line.level),
+      h("span", { class: "level" }, line.level.toUpperCase()),
       h(
         "div",
         {},
@@ -134,8 +134,7 @@ export function logPage(params) {
           { class: "small dim meta" },
           line.issue ? issueLink(line.issue) : null,
           line.stage ? h("span", {}, line.stage) : null,
-          line.attempt ? sessionLink(line.attempt) : null,
-          h("span", { class: "mono" }, line.target),
+          line.session ? sessionLink(line.session, `attempt ${line.attempt}`) : null,
         ),
       ),
     );
@@ -155,12 +154,12 @@ export function logPage(params) {
 
   function results() {
     if (lines === null) return loadError ? null : h("p", { class: "dim" }, "Loading…");
-    if (!lines.length)
+    if (!lines.length && !next)
       return FILTERS.some((name) => filters[name])
         ? emptyState("No lines match.", "Change or clear the filters to see other lines.")
         : emptyState("The log is empty.", "The daemon writes to it when something happens.");
     return [
-      lineList(),
+      lines.length ? lineList() : h("p", { class: "dim" }, "No line of the searched part matches."),
       next
         ? button(isLoadingMore ? "Loading…" : "Older lines", loadMore, {
             "aria-disabled": isLoadingMore ? "true" : null,
