@@ -51,7 +51,8 @@ use std::process::ExitCode;
 
 pub use args::{Cli, Verb};
 use clap::{CommandFactory, FromArgMatches};
-use vik_base::report::{Exit, Failure, clean};
+use jiff::tz::TimeZone;
+use vik_base::report::{Exit, Failure, clean, set_time_zone};
 use vik_core::workflow::shell_quoted;
 use vik_session::secrets;
 use vik_tracker::TrackerError;
@@ -81,6 +82,7 @@ pub fn main() -> ExitCode {
         } => return built_in_agent::main(args),
         cli => cli,
     };
+    set_time_zone(TimeZone::system());
     secrets::learn_own_keys();
     let json = cli.verb.wants_json();
     match dispatch(&cli) {

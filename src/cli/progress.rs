@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use vik_base::report::{Exit, attempt_cost, clean, cost_sum, count, one_line, table, tokens};
+use vik_base::report::{Exit, attempt_cost, clean, clock_time, cost_sum, count, day_heading, one_line, table, tokens};
 use vik_core::attempt::{AttemptResult, Start};
 use vik_core::duration::Span;
 use vik_core::ids::{AttemptId, IssueId};
@@ -81,6 +81,8 @@ struct Screen {
     terminal: bool,
     color: bool,
     running: HashMap<AttemptId, (String, Live, Instant)>,
+    /// The day of the last line, as its heading.
+    day: String,
     /// Whether the last line on the terminal is the status line that is rewritten.
     dirty: bool,
 }
@@ -92,8 +94,15 @@ impl Screen {
         } else {
             ""
         };
-        let time = jiff::Zoned::now().strftime("%H:%M:%S");
-        self.write(format!("{clear}{time} {text}\n"));
+        let now = jiff::Timestamp::now();
+        let day = day_heading(now);
+        let heading = if self.day == day {
+            String::new()
+        } else {
+            format!("{day}\n")
+        };
+        self.day = day;
+        self.write(format!("{clear}{heading}{} {text}\n", clock_time(now)));
     }
 
     fn write(&self, text: String) {
@@ -160,6 +169,7 @@ impl Lines {
             terminal,
             color: vik_base::report::colored(&stderr),
             running: HashMap::new(),
+            day: String::new(),
             dirty: false,
         };
         let screen = Arc::new(Mutex::new(screen));

@@ -7,12 +7,12 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use jiff::Timestamp;
 use vik_api::{RunState, RunView};
-use vik_base::report::{ErrorCode, Exit, Failure, cost_sum, ledger_failure, one_line, table, tokens};
+use vik_base::report::{ErrorCode, Exit, Failure, cost_sum, date_time, fitted_table, ledger_failure, one_line, stdout_width, tokens, utc_offset};
 use vik_control::PointInTime;
 use vik_control::history::selected;
 use vik_core::duration::Span;
 use vik_core::ids::{AgentName, IssueId, StageName};
-use vik_core::outcome::Outcome;
+use vik_core::outcome::{Outcome, Usage};
 use vik_store::ledger::{Reader, RunFilter};
 
 use super::completion::{agents, stages};
@@ -50,6 +50,9 @@ pub struct RunsArgs {
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
 }
+
+/// Narrower terminals have only the most important columns.
+const WIDE: usize = 110;
 
 /// The number of runs that a table shows.
 const LIMIT: usize = 100;
@@ -110,7 +113,7 @@ pub fn run(workflow: &Path, args: &RunsArgs) -> CliResult {
     } else if runs.is_empty() {
         print("no runs match\n");
     } else {
-        print(&text(&runs));
+        print(&text(&runs, stdout_width()));
         if has_more {
             print("\nearlier runs are not shown; `--limit 0` shows all\n");
         }
@@ -129,45 +132,63 @@ fn require_known(ledger: Option<&Reader>, issue: &IssueId) -> Result<(), Failure
     Err(Failure::new(Exit::NotFound, ErrorCode::UnknownIssue, message).hint("`vik runs` lists all runs"))
 }
 
-fn text(runs: &[RunView]) -> String {
-    let rows: Vec<_> = runs
-        .iter()
-        .map(|run| {
-            let usage = run
-                .attempts
-                .iter()
-                .fold(vik_core::outcome::Usage::default(), |sum, a| sum.plus(a.usage));
-            let costs = run
-                .attempts
-                .iter()
-                .map(|attempt| (attempt.cost_usd, attempt.cost_source));
-            let took: u64 = run
-                .attempts
-                .iter()
-                .filter_map(|attempt| attempt.duration_ms)
-                .sum();
-            let outcome = run
-                .outcome
-                .map_or_else(|| "-".to_owned(), |outcome| outcome.to_string());
-            [
-                one_line(run.issue_id.as_str(), 30),
-                run.stage.to_string(),
-                state(run.state).to_owned(),
-                outcome,
-                run.attempts.len().to_string(),
-                Span(Duration::from_millis(took)).to_string(),
-                tokens(usage.total()),
-                cost_sum(costs),
-                one_line(&run.issue_title, 50),
-            ]
-        })
-        .collect();
-    table(
-        [
-            "ISSUE", "STAGE", "STATE", "OUTCOME", "TRIES", "TIME", "TOKENS", "COST", "TITLE",
-        ],
-        &rows,
-    )
+/// Formats runs as a table, which has fewer columns on a narrow terminal.
+fn text(runs: &[RunView], width: usize) -> String {
+    let mut offsets: Vec<_> = runs.iter().filter_map(started_at).map(utc_offset).collect();
+    offsets.dedup();
+    let (started, time): (_, fn(Timestamp) -> String) = match &offsets[..] {
+        [offset] => (format!("STARTED ({offset})"), minute),
+        _ => ("STARTED".to_owned(), date_time),
+    };
+    let rows: Vec<_> = runs.iter().map(|run| row(run, time)).collect();
+    if width < WIDE {
+        let rows: Vec<_> = rows
+            .into_iter()
+            .map(|[issue, stage, state, outcome, started, .., title]| {
+                [issue, stage, state, outcome, started, title]
+            })
+            .collect();
+        let header = ["ISSUE", "STAGE", "STATE", "OUTCOME", &started, "TITLE"];
+        return fitted_table(width, header, &rows);
+    }
+    let header = [
+        "ISSUE", "STAGE", "STATE", "OUTCOME", &started, "ATTEMPTS", "TIME", "TOKENS", "COST", "TITLE",
+    ];
+    fitted_table(width, header, &rows)
+}
+
+/// Returns when the first attempt of a run started.
+fn started_at(run: &RunView) -> Option<Timestamp> {
+    run.attempts.first().map(|attempt| attempt.started_at)
+}
+
+/// Formats a time to the minute, for a column with the offset in its heading.
+fn minute(at: Timestamp) -> String {
+    date_time(at).chars().take("2026-03-01 12:00".len()).collect()
+}
+
+fn row(run: &RunView, time: fn(Timestamp) -> String) -> [String; 10] {
+    let attempts = run.attempts.iter();
+    let usage = attempts.clone().fold(Usage::default(), |sum, a| sum.plus(a.usage));
+    let costs = attempts
+        .clone()
+        .map(|attempt| (attempt.cost_usd, attempt.cost_source));
+    let took: u64 = attempts.filter_map(|attempt| attempt.duration_ms).sum();
+    let outcome = run
+        .outcome
+        .map_or_else(|| "-".to_owned(), |outcome| outcome.to_string());
+    [
+        one_line(run.issue_id.as_str(), 30),
+        run.stage.to_string(),
+        state(run.state).to_owned(),
+        outcome,
+        started_at(run).map_or_else(|| "-".to_owned(), time),
+        run.attempts.len().to_string(),
+        Span(Duration::from_millis(took)).to_string(),
+        tokens(usage.total()),
+        cost_sum(costs),
+        one_line(&run.issue_title, 50),
+    ]
 }
 
 /// Returns the name of a run's state for people.

@@ -6,7 +6,7 @@ use clap::Args;
 use jiff::Timestamp;
 use vik_api::{SCHEMA, ScheduleResult, ScheduleView, ScheduledView};
 use vik_base::clock;
-use vik_base::report::{ErrorCode, Exit, Failure, one_line, table, when};
+use vik_base::report::{ErrorCode, Exit, Failure, date_time, one_line, table, when};
 use vik_daemon::schedule::{ScheduleState, Timing};
 use vik_workflow::{LoadedWorkflow, WorkflowFile, absolute};
 
@@ -78,7 +78,7 @@ fn text(view: &ScheduleView, now: Timestamp) -> String {
                 entry.name.clone(),
                 one_line(&entry.cron, 30),
                 entry.time_zone.clone(),
-                entry.next_due.map_or_else(dash, |due| due.to_string()),
+                entry.next_due.map_or_else(dash, date_time),
                 last.map_or_else(dash, |last| when(last.started_at, now)),
                 last.map_or_else(dash, |last| result_name(last.result).to_owned()),
                 detail(entry),
@@ -86,7 +86,7 @@ fn text(view: &ScheduleView, now: Timestamp) -> String {
         })
         .collect();
     table(
-        ["ENTRY", "CRON", "ZONE", "NEXT (UTC)", "LAST", "RESULT", "DETAIL"],
+        ["ENTRY", "CRON", "ZONE", "NEXT", "LAST", "RESULT", "DETAIL"],
         &rows,
     )
 }
@@ -97,7 +97,7 @@ fn detail(entry: &ScheduledView) -> String {
     let newer = |due: &Timestamp| last.is_none_or(|last| *due > last.due_at);
     match &entry.skipped {
         Some(skipped) if newer(&skipped.due_at) => {
-            one_line(&format!("skipped {}: {}", skipped.due_at, skipped.why), 80)
+            one_line(&format!("skipped {}: {}", date_time(skipped.due_at), skipped.why), 80)
         }
         _ => last
             .and_then(|last| last.detail.as_deref())

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use vik_api::{AttemptView, DecisionView, Explained, Explanation, RunState, RunView, StageState};
-use vik_base::report::{clean, one_line, table_within};
+use vik_base::report::{clean, date_time, one_line, table_within};
 
 use crate::cli::explained::attempts;
 use crate::cli::explained::text::{answer, heading, held_by, intent, limits, paragraph};
@@ -86,7 +86,7 @@ fn decisions_text(decisions: &[DecisionView], width: usize) -> String {
         .iter()
         .map(|decision| {
             [
-                format!("{:.0}", decision.at),
+                date_time(decision.at),
                 decision
                     .stage
                     .as_ref()
@@ -130,7 +130,7 @@ fn attempt_text(attempt: &AttemptView, run: RunState) -> String {
         None => "not ended yet".to_owned(),
     };
     let result = attempts::result(attempt, &outcome);
-    let mut out = format!("  {:.0} {result}\n", attempt.started_at);
+    let mut out = format!("  {} {result}\n", date_time(attempt.started_at));
     if let Some(reason) = &attempt.reason {
         let _ = writeln!(out, "    {}", clean(reason.trim_end()).replace('\n', "\n    "));
     }

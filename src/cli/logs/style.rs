@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
+use vik_base::report::{clock_time, date_time};
 use vik_text::transcript::Mark;
 use vik_text::{Line, TextStyle};
 
@@ -27,15 +27,15 @@ impl OutputStyle {
     /// Formats the time of an event.
     pub fn time(&self, at: Timestamp) -> String {
         if self.timestamps {
-            at.to_zoned(TimeZone::system()).strftime("%F %T%:z").to_string()
+            date_time(at)
         } else {
-            at.strftime("%T").to_string()
+            clock_time(at)
         }
     }
 
     fn time_width(&self) -> usize {
         if self.timestamps {
-            "2026-03-01 12:00:00+00:00".len()
+            "2026-03-01 12:00:00 +00:00".len()
         } else {
             "12:00:00".len()
         }

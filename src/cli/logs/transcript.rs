@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use vik_base::report::date_time;
 use vik_core::event::LogLine;
 use vik_core::ids::AttemptId;
 use vik_store::AttemptRecord;
@@ -160,7 +161,7 @@ fn heading(record: &AttemptRecord) -> Vec<Line> {
     }
     let first = short(record).and(
         TextStyle::Plain,
-        &format!(" · {agent} · {:.0}", record.started_at),
+        &format!(" · {agent} · {}", date_time(record.started_at)),
     );
     let title = Line::of(TextStyle::Dim, &one_line(&record.issue_title, 100)).indented(3);
     vec![first, title]

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use clap::Args;
 use jiff::Timestamp;
-use vik_base::report::{ErrorCode, Exit, Failure, ledger_failure, stdout_width};
+use vik_base::report::{ErrorCode, Exit, Failure, date_time, ledger_failure, stdout_width};
 use vik_control::PointInTime;
 use vik_control::figures::{self, Window};
 use vik_store::ledger::Reader;
@@ -20,7 +20,7 @@ use super::{CliResult, history, print, print_json};
 /// `vik report`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The report covers the attempts that started in this period. It reads the ledger and needs no daemon. Times are UTC."
+    after_help = "The report covers the attempts that started in this period. It reads the ledger and needs no daemon. Days are UTC."
 )]
 pub struct ReportArgs {
     /// Start of the period: a duration (`24h`, `1w`), day (`yesterday`, `2026-03-01`) or time (`2026-03-01T12:00:00Z`)
@@ -46,7 +46,7 @@ pub fn run(workflow: &Path, args: &ReportArgs) -> CliResult {
         return Err(Failure::new(
             Exit::Usage,
             ErrorCode::Usage,
-            format!("--since {since:.0} is in the future"),
+            format!("--since {} is in the future", date_time(since)),
         )
         .hint("use a duration such as `7d`, or a time in the past"));
     }

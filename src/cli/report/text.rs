@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use vik_api::{Figures, Part, ReportView};
-use vik_base::report::{cost_text, count, count_short, one_line, short, spent_cost, table_within, wrap};
+use vik_base::report::{cost_text, count, count_short, date_time, one_line, short, spent_cost, table_within, wrap};
 use vik_core::duration::Span;
 
 /// Tables of narrower terminals have only the most important columns.
@@ -20,7 +20,7 @@ const EMPTY_PARTS: usize = 2;
 
 /// Formats the whole report, in at most `width` columns if possible.
 pub fn text(report: &ReportView, width: usize) -> String {
-    let mut out = format!("since {:.0}, {}\n", report.since, span(report));
+    let mut out = format!("since {}, {}\n", date_time(report.since), span(report));
     if report.total.attempts == 0 {
         out.push_str("no attempts started\n");
         return out;

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 use unicode_width::UnicodeWidthStr;
 use vik_api::{AttemptView, Explained, RunState, RunView, SpendView};
-use vik_base::report::{clean, count, count_short, one_line, spent_cost, wrap};
+use vik_base::report::{clean, clock_time, count, count_short, day_heading, one_line, spent_cost, wrap};
 use vik_core::changes::Decision;
 use vik_core::decision_kind::DecisionKind;
 use vik_core::duration::Span;
@@ -61,11 +61,11 @@ pub fn timeline(life: &TimelineInput<'_>, now: Timestamp, width: usize) -> Strin
         .unwrap_or(0);
     let mut day = String::new();
     for item in &items {
-        let text = format!("{:.0}", item.at);
-        let (date, time) = (text.get(..10).unwrap_or(""), text.get(11..19).unwrap_or(""));
-        if date != day {
-            let _ = write!(out, "\n{date}\n");
-            day = date.to_owned();
+        let time = clock_time(item.at);
+        let item_day = day_heading(item.at);
+        if item_day != day {
+            let _ = write!(out, "\n{item_day}\n");
+            day = item_day;
         }
         let pad = |text: &str, to: usize| " ".repeat(to.saturating_sub(text.width()));
         let kind = label(&item.kind);

@@ -7,7 +7,7 @@ use vik_api::{
     ApprovalView, DayView, ParkedView, PullView, SessionView, SpendView, Status, WaitingView, WorkflowView,
 };
 use vik_base::report::{
-    ago, cost, count, elapsed_suffix, one_line, short, spent, table_within, until, when, wrap,
+    ago, cost, count, date_time, elapsed_suffix, one_line, short, spent, table_within, until, when, wrap,
 };
 
 use super::{retention, state};
@@ -164,9 +164,9 @@ fn edits(workflow: &WorkflowView, now: Timestamp, width: usize) -> String {
     let mut out = String::new();
     if let Some(rejected) = &workflow.rejected {
         let text = format!(
-            "THE WORKFLOW WAS EDITED {} AND IS INVALID; the version of {:.0} stays active:",
+            "THE WORKFLOW WAS EDITED {} AND IS INVALID; the version of {} stays active:",
             when(rejected.at, now),
-            workflow.loaded_at,
+            date_time(workflow.loaded_at),
         );
         push_wrapped(&mut out, &text, width);
         for diagnostic in &rejected.diagnostics {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use vik_api::{Author, BlameView, IntentView, TraceCheck, TraceEntry, TracedFile};
-use vik_base::report::{clean, count, one_line, table};
+use vik_base::report::{clean, count, date_time, one_line, table};
 
 /// Lists the attempts with their files.
 pub fn log(entries: &[TraceEntry]) -> String {
@@ -21,7 +21,7 @@ pub fn log(entries: &[TraceEntry]) -> String {
         let head = format!(
             "#{}  {}  {} {}  try {}  {}{model}  +{} -{}",
             attempt.seq,
-            attempt.at.strftime("%Y-%m-%d %H:%M:%S"),
+            date_time(attempt.at),
             attempt.issue_id,
             attempt.stage,
             attempt.attempt,
