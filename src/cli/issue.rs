@@ -9,11 +9,14 @@ mod text;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
+use std::path::Path;
 
 use jiff::Timestamp;
 use serde_json::json;
 use vik_tracker::{NewIssue, TrackedIssue, Tracker, TrackerError};
+use vik_workflow::WorkflowFile;
 
 use args::IssueCommand;
 pub use args::{Author, IssueArgs};
@@ -114,6 +117,32 @@ pub fn run(
     };
     printed.and_then(|()| out.flush()).map_err(TrackerError::Output)?;
     Ok(0)
+}
+
+/// Returns a warning if an issue was moved to a state that means nothing in the workflow, if there
+/// is a workflow.
+pub fn unknown_state(workflow: &Path, args: &IssueArgs) -> Option<String> {
+    let IssueCommand::Move { state, .. } = &args.command else {
+        return None;
+    };
+    let loaded = WorkflowFile::valid(workflow, |_| {}).ok()?;
+    let policy = &loaded.workflow.issue;
+    let mut known: Vec<&str> = Vec::new();
+    for stage in &policy.stages {
+        known.extend(stage.when.states.iter().map(String::as_str));
+        known.extend(stage.start_state.iter().map(|start| start.state.as_str()));
+    }
+    known.extend(policy.terminal_states.iter().map(String::as_str));
+    if known.contains(&state.as_str()) {
+        return None;
+    }
+    let mut seen = BTreeSet::new();
+    known.retain(|state| seen.insert(*state));
+    Some(format!(
+        "warning: `{}` is neither the state of a stage nor a terminal state; known states: {}\n",
+        clean(state),
+        clean(&known.join(", "))
+    ))
 }
 
 #[allow(

@@ -44,12 +44,14 @@ mod trace;
 mod tracker;
 mod uninstall;
 mod unknown;
+mod usage;
 
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 pub use args::{Cli, Verb};
+use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches};
 use jiff::tz::TimeZone;
 use vik_base::report::{Exit, Failure, clean, set_time_zone};
@@ -65,7 +67,7 @@ pub fn main() -> ExitCode {
     completion::answer_shell();
     let cli = match parse() {
         Ok(cli) => cli,
-        Err(error) => {
+        Err(error) if is_help(&error) => {
             // An error is ignored: nothing can be printed if the terminal is closed.
             let _ = error.print();
             return if error.use_stderr() {
@@ -73,6 +75,11 @@ pub fn main() -> ExitCode {
             } else {
                 Exit::Done.into()
             };
+        }
+        Err(error) => {
+            let args: Vec<_> = std::env::args_os().collect();
+            print_failure(&usage::failure(&error, &args), usage::wants_json(&args));
+            return Exit::Usage.into();
         }
     };
     let cli = match cli {
@@ -97,6 +104,10 @@ pub fn main() -> ExitCode {
 fn parse() -> Result<Cli, clap::Error> {
     let matches = command().try_get_matches()?;
     Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command()))
+}
+
+fn is_help(error: &clap::Error) -> bool {
+    !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
 }
 
 fn print_failure(failure: &Failure, json: bool) {
@@ -140,7 +151,7 @@ fn dispatch(cli: &Cli) -> CliResult {
         Verb::Prune(args) => prune::run(workflow, args),
         Verb::Notify(args) => notify::run(workflow, args),
         Verb::Git(args) => git::run(workflow, args),
-        Verb::Issue(args) => issue_verb(args),
+        Verb::Issue(args) => issue_verb(workflow, args),
         Verb::Tracker(args) => tracker::run(workflow, args),
         Verb::Vex { .. } => Ok(Exit::Usage),
         Verb::Schema => schema::workflow(),
@@ -182,10 +193,15 @@ fn workflow_of_hook(given: &Path) -> PathBuf {
     }
 }
 
-fn issue_verb(args: &issue::IssueArgs) -> CliResult {
+fn issue_verb(workflow: &Path, args: &issue::IssueArgs) -> CliResult {
     let (mut stdin, mut stdout, mut stderr) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
     match issue::run(args, &mut stdin, &mut stdout, &mut stderr) {
-        Ok(code) => Ok(Exit::from_code(code).unwrap_or(Exit::Failed)),
+        Ok(code) => {
+            if let Some(warning) = issue::unknown_state(&workflow_of_hook(workflow), args) {
+                warn(&warning);
+            }
+            Ok(Exit::from_code(code).unwrap_or(Exit::Failed))
+        }
         // A reader that closed the pipe has read enough.
         Err(TrackerError::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(Exit::Done),
         Err(error) => {

@@ -195,7 +195,11 @@ fn errors_name_the_remedy() {
         (&["run", "--once", "--stage", "plan"], 2),
     ] {
         let done = world.vik(args).expect(code);
-        assert_eq!(done.out, "", "{args:?}: errors go to stderr");
+        if args.contains(&"--json") {
+            assert_eq!(done.json()["error"]["code"], "usage", "{args:?}");
+        } else {
+            assert_eq!(done.out, "", "{args:?}: errors go to stderr");
+        }
         text.push_str(&format!("$ vik {}\n{}\n", args.join(" "), done.err));
     }
     assert_settled!(&world, &text, "errors");

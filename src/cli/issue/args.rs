@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use nix::unistd::{User, getuid};
 
 use crate::cli::completion::{states, tracked_issues};
 
@@ -140,11 +141,13 @@ impl Author {
         let user = || {
             ["USER", "LOGNAME"]
                 .iter()
-                .find_map(|name| std::env::var(name).ok())
+                .find_map(|name| std::env::var(name).ok().filter(|name| !name.is_empty()))
         };
+        let account = || User::from_uid(getuid()).ok().flatten().map(|user| user.name);
         self.name
             .clone()
             .or_else(user)
+            .or_else(account)
             .unwrap_or_else(|| "unknown".to_owned())
     }
 }

@@ -9,7 +9,7 @@ struct TestCli {
 }
 
 /// Returns exit code, stdout, and stderr or the error.
-fn vik_issue(dir: &std::path::Path, args: &[&str], stdin: &str) -> (u8, String, String) {
+fn vik_issue(dir: &Path, args: &[&str], stdin: &str) -> (u8, String, String) {
     let dir = dir.join("issues").display().to_string();
     let cli = ["vik-issue", "--dir", &dir]
         .into_iter()
