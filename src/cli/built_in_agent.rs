@@ -16,7 +16,8 @@ pub const HINT: &str = "build vik with the cargo feature `vex`, which is on by d
 /// Runs vex. Its exit codes are its own contract, not Vik's.
 #[cfg(feature = "vex")]
 pub fn main(args: Vec<OsString>) -> ExitCode {
-    vex::main(std::iter::once("vex".into()).chain(args))
+    // The first argument is the name in its help.
+    vex::main(std::iter::once("vik vex".into()).chain(args))
 }
 
 /// Reports that this build has no vex.

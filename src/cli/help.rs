@@ -27,7 +27,7 @@ const GROUPS: &[(&str, &[Entry])] = &[
     (
         "Watch",
         &[
-            ("status", &["vik status", "vik status --all"]),
+            ("status", &["vik status", "vik status --all", "vik status --link"]),
             ("top", &["vik top"]),
             ("explain", &["vik explain 7"]),
             ("show", &["vik show 7", "vik show 7 --json"]),

@@ -35,6 +35,13 @@ pub struct OptionalIssue {
     flag: Option<String>,
 }
 
+/// Returns a hint if an issue id is the name of a workflow file.
+pub fn workflow_hint(id: &str) -> Option<String> {
+    let is_file = [".yml", ".yaml"].iter().any(|end| id.ends_with(end));
+    let id = vik_base::report::one_line(id, 60);
+    is_file.then(|| format!("`{id}` is the ID of an issue here: name a workflow with `-w {id}`"))
+}
+
 impl OptionalIssue {
     pub fn id(&self) -> Option<&str> {
         self.positional.as_deref().or(self.flag.as_deref())

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use vik_base::report::{Exit, attempt_cost, clean, clock_time, cost_sum, count, day_heading, one_line, table, tokens};
+use vik_base::report::{
+    Exit, attempt_cost, clean, clock_time, cost_sum, count, day_heading, one_line, table, tokens,
+};
 use vik_core::attempt::{AttemptResult, Start};
 use vik_core::duration::Span;
 use vik_core::ids::{AttemptId, IssueId};

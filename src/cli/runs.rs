@@ -7,7 +7,10 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use jiff::Timestamp;
 use vik_api::{RunState, RunView};
-use vik_base::report::{ErrorCode, Exit, Failure, cost_sum, date_time, fitted_table, ledger_failure, one_line, stdout_width, tokens, utc_offset};
+use vik_base::report::{
+    ErrorCode, Exit, Failure, cost_sum, date_time, fitted_table, ledger_failure, one_line, stdout_width,
+    tokens, utc_offset,
+};
 use vik_control::PointInTime;
 use vik_control::history::selected;
 use vik_core::duration::Span;
@@ -169,7 +172,9 @@ fn minute(at: Timestamp) -> String {
 
 fn row(run: &RunView, time: fn(Timestamp) -> String) -> [String; 10] {
     let attempts = run.attempts.iter();
-    let usage = attempts.clone().fold(Usage::default(), |sum, a| sum.plus(a.usage));
+    let usage = attempts
+        .clone()
+        .fold(Usage::default(), |sum, a| sum.plus(a.usage));
     let costs = attempts
         .clone()
         .map(|attempt| (attempt.cost_usd, attempt.cost_source));

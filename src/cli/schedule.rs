@@ -96,9 +96,10 @@ fn detail(entry: &ScheduledView) -> String {
     let last = entry.last.as_ref();
     let newer = |due: &Timestamp| last.is_none_or(|last| *due > last.due_at);
     match &entry.skipped {
-        Some(skipped) if newer(&skipped.due_at) => {
-            one_line(&format!("skipped {}: {}", date_time(skipped.due_at), skipped.why), 80)
-        }
+        Some(skipped) if newer(&skipped.due_at) => one_line(
+            &format!("skipped {}: {}", date_time(skipped.due_at), skipped.why),
+            80,
+        ),
         _ => last
             .and_then(|last| last.detail.as_deref())
             .map_or_else(String::new, |detail| one_line(detail, 80)),

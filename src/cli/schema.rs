@@ -86,6 +86,9 @@ fn write_pages(command: &Command, dir: &Path) -> io::Result<u64> {
     Ok(count)
 }
 
+/// The program and its version at the foot of each page.
+const SOURCE: &str = concat!("vik ", env!("CARGO_PKG_VERSION"));
+
 /// Returns the manual page of one command.
 fn page(command: &Command) -> io::Result<Vec<u8>> {
     let help = command
@@ -95,7 +98,7 @@ fn page(command: &Command) -> io::Result<Vec<u8>> {
     let (notes, examples) = help.split_once(EXAMPLES).unwrap_or((&help, ""));
     let mut out = Vec::new();
     let plain = command.clone().after_help(Resettable::Reset);
-    Man::new(plain).manual("Vik").render(&mut out)?;
+    Man::new(plain).source(SOURCE).manual("Vik").render(&mut out)?;
     let mut roff = Roff::new();
     if !notes.trim().is_empty() {
         roff.control("SH", ["NOTES"]);

@@ -6,7 +6,7 @@ mod parked;
 mod session;
 mod waiting;
 
-use vik_api::{Explanation, SessionView, StageState};
+use vik_api::{Explanation, SessionView, StageState, StageView};
 use vik_core::ids::IssueId;
 
 use crate::table::{CellText, RowContext, Tone};
@@ -68,21 +68,30 @@ pub(crate) fn issue_status(issue: &Explanation) -> (&'static str, Tone) {
         ("ready", Tone::Good)
     } else if has(StageState::Waiting) {
         ("waiting", Tone::Plain)
-    } else if has(StageState::Held) {
-        ("held", Tone::Warn)
+    } else if let Some(held) = issue.stages.iter().find(|stage| stage.state == StageState::Held) {
+        stage_state(held)
+    } else if is_finished(issue) {
+        ("finished", Tone::Faint)
     } else if !issue.present {
-        ("gone", Tone::Faint)
+        ("removed", Tone::Faint)
     } else {
-        ("idle", Tone::Faint)
+        ("no stage", Tone::Faint)
     }
 }
 
-/// Returns the name of a stage's state.
-pub(crate) fn stage_state(state: StageState) -> (&'static str, Tone) {
-    match state {
+/// Returns whether an issue is in a terminal state and nothing of it runs or is parked.
+pub(crate) fn is_finished(issue: &Explanation) -> bool {
+    issue.stages.is_empty() && issue.hold.as_ref().is_some_and(|hold| hold.reason == "terminal")
+}
+
+/// Returns the name of a stage's state. What a person can free is parked, as in `vik status`.
+pub(crate) fn stage_state(stage: &StageView) -> (&'static str, Tone) {
+    let is_parked = stage.hold.as_ref().is_some_and(|hold| hold.freed_by.is_some());
+    match stage.state {
         StageState::Running => ("running", Tone::Good),
         StageState::Ready => ("ready", Tone::Good),
         StageState::Waiting => ("waiting", Tone::Plain),
+        StageState::Held if is_parked => ("parked", Tone::Warn),
         StageState::Held => ("held", Tone::Warn),
     }
 }

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
-use vik_api::{AttemptView, DecisionView, Explained, Explanation, RunState, RunView, StageState};
-use vik_base::report::{clean, date_time, one_line, table_within};
+use vik_api::{AttemptView, DecisionView, Explained, Explanation, RunState, RunView, StageState, StageView};
+use vik_base::report::{clean, date_time, label, one_line, table_within};
 
 use crate::cli::explained::attempts;
 use crate::cli::explained::text::{answer, heading, held_by, intent, limits, paragraph};
@@ -16,9 +16,10 @@ const MAX_DECISIONS: usize = 30;
 /// Formats the whole explanation, in at most `width` columns if possible.
 pub fn text(explained: &Explained, now: Timestamp, width: usize) -> String {
     let mut out = heading(explained);
-    paragraph(&mut out, "", &answer(explained, now), width);
+    let answer = answer(explained, now);
+    paragraph(&mut out, "", &answer, width);
     if let Some(explanation) = &explained.now {
-        out.push_str(&stages(explanation, now, width));
+        out.push_str(&stages(explanation, &answer, now, width));
         out.push_str(&intent(explanation, width));
         out.push_str(&limits(explanation));
         if let Some(why) = &explanation.workspace {
@@ -35,8 +36,8 @@ pub fn text(explained: &Explained, now: Timestamp, width: usize) -> String {
     out
 }
 
-/// Returns a table of the stages of an issue.
-fn stages(explanation: &Explanation, now: Timestamp, width: usize) -> String {
+/// Returns a table of the stages of an issue, which does not repeat what the answer contains.
+fn stages(explanation: &Explanation, answer: &str, now: Timestamp, width: usize) -> String {
     if explanation.stages.is_empty() {
         return String::new();
     }
@@ -45,18 +46,27 @@ fn stages(explanation: &Explanation, now: Timestamp, width: usize) -> String {
         .iter()
         .map(|stage| {
             let last = match (stage.last_outcome, stage.last_class) {
-                (Some(outcome), Some(class)) => format!("{outcome} ({class})"),
-                (Some(outcome), None) => outcome.to_string(),
+                (Some(outcome), Some(class)) => {
+                    format!("{} ({})", label(outcome.as_str()), label(class.as_str()))
+                }
+                (Some(outcome), None) => label(outcome.as_str()),
                 _ => "-".to_owned(),
             };
             let why = stage
                 .hold
                 .as_ref()
                 .map_or_else(|| "-".to_owned(), |hold| held_by(hold, now));
+            let why = if answer.contains(&why) && stage.hold.is_some() {
+                "see above".to_owned()
+            } else {
+                why
+            };
+            // The attempt that runs is counted once it has ended.
+            let attempts = stage.attempts + u32::from(stage.state == StageState::Running);
             [
                 stage.stage.to_string(),
-                state(stage.state).to_owned(),
-                format!("{} of {}", stage.attempts, stage.max_attempts),
+                state(stage).to_owned(),
+                format!("{attempts} of {}", stage.max_attempts),
                 last,
                 why,
             ]
@@ -68,11 +78,13 @@ fn stages(explanation: &Explanation, now: Timestamp, width: usize) -> String {
     )
 }
 
-fn state(state: StageState) -> &'static str {
-    match state {
+fn state(stage: &StageView) -> &'static str {
+    let is_parked = stage.hold.as_ref().is_some_and(|hold| hold.freed_by.is_some());
+    match stage.state {
         StageState::Running => "running",
         StageState::Ready => "ready",
         StageState::Waiting => "waiting",
+        StageState::Held if is_parked => "parked",
         StageState::Held => "held",
     }
 }
@@ -91,7 +103,7 @@ fn decisions_text(decisions: &[DecisionView], width: usize) -> String {
                     .stage
                     .as_ref()
                     .map_or_else(|| "-".to_owned(), ToString::to_string),
-                one_line(&decision.kind, 30),
+                label(&decision.kind),
                 decision.detail.clone(),
             ]
         })

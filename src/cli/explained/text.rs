@@ -127,7 +127,12 @@ pub fn held_by(hold: &HoldView, now: Timestamp) -> String {
     }
     text.push('.');
     if let Some(until) = hold.until {
-        let _ = write!(text, " Next at {}, {}.", report::date_time(until), report::until(until, now));
+        let _ = write!(
+            text,
+            " Next at {}, {}.",
+            report::date_time(until),
+            report::until(until, now)
+        );
     }
     if let Some(freed_by) = &hold.freed_by {
         let _ = write!(text, " Freed by {freed_by}.");

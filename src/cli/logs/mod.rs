@@ -24,6 +24,7 @@ use self::style::OutputStyle;
 use self::tail::Tail;
 use self::transcript::Transcript;
 use super::args::LogsArgs;
+use super::issue_arg::workflow_hint;
 use super::{CliResult, history, warn};
 
 /// How often logs are checked for new events.
@@ -58,9 +59,10 @@ pub fn run(workflow: &Path, args: &LogsArgs) -> CliResult {
         let mut attempts = history::attempts(&layout, issue.as_ref())?;
         attempts.retain(selected);
         if is_first && attempts.is_empty() && (has_filter || !args.follow) {
+            let hint = args.issue.id().and_then(workflow_hint);
             return Err(
                 Failure::new(Exit::NotFound, ErrorCode::NoSession, "no matching session found")
-                    .hint("`vik runs` lists all runs"),
+                    .hint(hint.unwrap_or_else(|| "`vik runs` lists all runs".to_owned())),
             );
         }
         // Without a filter: the newest session, or with `--follow` all running and future sessions.

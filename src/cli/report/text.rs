@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use vik_api::{Figures, Part, ReportView};
-use vik_base::report::{cost_text, count, count_short, date_time, one_line, short, spent_cost, table_within, wrap};
+use vik_base::report::{
+    cost_text, count, count_short, date_time, one_line, short, spent_cost, table_within, wrap,
+};
 use vik_core::duration::Span;
 
 /// Tables of narrower terminals have only the most important columns.
@@ -144,11 +146,11 @@ fn figures<'a>(name: &str, rows: impl Iterator<Item = (&'a str, &'a Figures)>, w
                 [name, tries, succeeded, failed, median, cost]
             })
             .collect();
-        let header = [name, "TRIES", "OK", "FAILED", "MEDIAN", "COST"];
+        let header = [name, "ATTEMPTS", "OK", "FAILED", "MEDIAN", "COST"];
         table_within(usize::MAX, header, &rows)
     } else {
         let header = [
-            name, "RUNS", "TRIES", "OK", "FAILED", "MEDIAN", "TIME", "TOKENS", "COST",
+            name, "RUNS", "ATTEMPTS", "OK", "FAILED", "MEDIAN", "TIME", "TOKENS", "COST",
         ];
         table_within(usize::MAX, header, &rows)
     };
@@ -172,7 +174,7 @@ fn ends(report: &ReportView, width: usize) -> String {
             ]
         })
         .collect();
-    format!("\n{}", table_within(width, ["ENDED", "CLASS", "TRIES"], &rows))
+    format!("\n{}", table_within(width, ["ENDED", "CLASS", "ATTEMPTS"], &rows))
 }
 
 /// Returns a bar for each part of the span: succeeded, failed and open attempts.

@@ -6,7 +6,9 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 use unicode_width::UnicodeWidthStr;
 use vik_api::{AttemptView, Explained, RunState, RunView, SpendView};
-use vik_base::report::{clean, clock_time, count, count_short, day_heading, one_line, spent_cost, wrap};
+use vik_base::report::{
+    clean, clock_time, count, count_short, day_heading, label, one_line, spent_cost, wrap,
+};
 use vik_core::changes::Decision;
 use vik_core::decision_kind::DecisionKind;
 use vik_core::duration::Span;
@@ -56,7 +58,7 @@ pub fn timeline(life: &TimelineInput<'_>, now: Timestamp, width: usize) -> Strin
     let stage_width = items.iter().map(|item| item.stage.width()).max().unwrap_or(0);
     let kind_width = items
         .iter()
-        .map(|item| label(&item.kind).width())
+        .map(|item| label(item.kind.as_str()).width())
         .max()
         .unwrap_or(0);
     let mut day = String::new();
@@ -68,7 +70,7 @@ pub fn timeline(life: &TimelineInput<'_>, now: Timestamp, width: usize) -> Strin
             day = item_day;
         }
         let pad = |text: &str, to: usize| " ".repeat(to.saturating_sub(text.width()));
-        let kind = label(&item.kind);
+        let kind = label(item.kind.as_str());
         let head = format!(
             "{time}  {}{}  {}{}",
             item.stage,
@@ -85,11 +87,6 @@ pub fn timeline(life: &TimelineInput<'_>, now: Timestamp, width: usize) -> Strin
         out.push_str(limits(explanation).trim_start());
     }
     out
-}
-
-/// Returns a kind as people read it.
-fn label(kind: &DecisionKind) -> String {
-    one_line(kind.as_str(), 30).replace('_', " ")
 }
 
 /// Writes details beside a heading, or below it if they do not fit.
@@ -268,7 +265,7 @@ fn totals(runs: &[RunView]) -> String {
         }))
     });
     let mut text = format!(
-        "{}, {}: {succeeded} succeeded, {failed} not",
+        "{}, {}: {succeeded} succeeded, {failed} failed",
         count(number(runs.len()), "run"),
         count(number(attempts.len()), "attempt"),
     );

@@ -6,6 +6,7 @@ mod text;
 #[cfg(test)]
 mod tests;
 
+use std::io::IsTerminal;
 use std::path::Path;
 
 use clap::Args;
@@ -32,6 +33,9 @@ pub struct StatusArgs {
     /// List all daemons of this user
     #[arg(long)]
     pub all: bool,
+    /// Print a link to sign in to the dashboard, which can be used once [default: on a terminal]
+    #[arg(long, conflicts_with_all = ["json", "all"])]
+    pub link: bool,
 }
 
 /// Shows one daemon, or all daemons of this user.
@@ -57,7 +61,9 @@ pub fn run(workflow: &Path, args: &StatusArgs) -> CliResult {
         );
     } else {
         print(&text(&status, Timestamp::now(), stdout_width()));
+        // In the output of a script, the link would be a secret in a file.
         if status.api.is_some()
+            && (args.link || std::io::stdout().is_terminal())
             && let Presence::Running(info) = instance.presence()
             && let Ok(Some(link)) = client::request(&instance, &info, async |client| client.link().await)
         {

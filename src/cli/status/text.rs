@@ -7,13 +7,17 @@ use vik_api::{
     ApprovalView, DayView, ParkedView, PullView, SessionView, SpendView, Status, WaitingView, WorkflowView,
 };
 use vik_base::report::{
-    ago, cost, count, date_time, elapsed_suffix, one_line, short, spent, table_within, until, when, wrap,
+    ago, cost, count, date_time, elapsed_suffix, label, one_line, short, spent, table_within, until, when,
+    wrap,
 };
 
 use super::{retention, state};
 
 /// The maximum number of waiting issues shown.
 const MAX_WAITING: usize = 20;
+
+/// The maximum number of ids in a row of waiting issues.
+const MAX_IDS: usize = 4;
 
 /// From this width on, a session fits on one line.
 const WIDE: usize = 110;
@@ -221,7 +225,7 @@ fn approvals(approvals: &[ApprovalView], now: Timestamp, width: usize) -> String
 fn sessions(sessions: &[SessionView], now: Timestamp, width: usize) -> String {
     let facts: Vec<_> = sessions.iter().map(|session| facts(session, now)).collect();
     let header = [
-        "ISSUE", "STAGE", "AGENT", "TRY", "SINCE", "IDLE", "TOKENS", "COST",
+        "ISSUE", "STAGE", "AGENT", "ATTEMPT", "SINCE", "IDLE", "TOKENS", "COST",
     ];
     if width < WIDE {
         // The activity has its own line.
@@ -270,7 +274,10 @@ fn facts(session: &SessionView, now: Timestamp) -> [String; 8] {
 }
 
 fn doing(session: &SessionView) -> String {
-    let mut doing = one_line(session.activity.as_deref().unwrap_or(&session.phase), 60);
+    let mut doing = match &session.activity {
+        Some(activity) => one_line(activity, 60),
+        None => label(&session.phase),
+    };
     if session.resumed_from.is_some() {
         doing = format!("resumed · {doing}");
     }
@@ -310,7 +317,7 @@ fn parked(parked: &[ParkedView], now: Timestamp, width: usize) -> String {
                 ago(parked.since, now),
                 format!(
                     "{}: {}\nfreed by {}",
-                    parked.reason,
+                    label(&parked.reason),
                     one_line(&parked.detail, 300),
                     parked.freed_by
                 ),
@@ -320,34 +327,62 @@ fn parked(parked: &[ParkedView], now: Timestamp, width: usize) -> String {
     table_within(width, ["PARKED", "STAGE", "SINCE", "WHY"], &rows)
 }
 
+/// Lists waiting issues. Those that wait for the same reason, without a time, share a row.
 fn waiting(waiting: &[&WaitingView], more: usize, now: Timestamp, width: usize) -> String {
-    let rows: Vec<_> = waiting
+    let mut groups: Vec<Vec<&WaitingView>> = Vec::new();
+    for one in waiting {
+        let cause = |view: &WaitingView| (view.stage.clone(), view.reason.clone(), view.detail.clone());
+        let same = groups
+            .iter_mut()
+            .find(|group| one.until.is_none() && group[0].until.is_none() && cause(group[0]) == cause(one));
+        match same {
+            Some(group) => group.push(one),
+            None => groups.push(vec![one]),
+        }
+    }
+    let rows: Vec<_> = groups
         .iter()
         .take(MAX_WAITING)
-        .map(|waiting| {
+        .map(|group| {
+            let first = group[0];
+            let is_same = group.iter().all(|one| one.attempts == first.attempts);
             [
-                one_line(waiting.issue_id.as_str(), 30),
-                waiting.stage.to_string(),
-                waiting
+                ids(group),
+                first.stage.to_string(),
+                first
                     .until
                     .map_or_else(|| "-".to_owned(), |until| ago(now, until)),
-                waiting.attempts.to_string(),
-                why(waiting),
+                if is_same {
+                    first.attempts.to_string()
+                } else {
+                    "-".to_owned()
+                },
+                why(first),
             ]
         })
         .collect();
-    let mut out = table_within(width, ["WAITING", "STAGE", "IN", "TRIES", "WHY"], &rows);
-    let more = waiting.len().saturating_sub(MAX_WAITING) + more;
+    let mut out = table_within(width, ["WAITING", "STAGE", "IN", "ATTEMPTS", "WHY"], &rows);
+    let more = groups.iter().skip(MAX_WAITING).map(Vec::len).sum::<usize>() + more;
     if more > 0 {
         let _ = writeln!(out, "… and {more} more");
     }
     out
 }
 
+/// Returns the ids of a group, and the number of those that are left out.
+fn ids(group: &[&WaitingView]) -> String {
+    let ids = group.iter().take(MAX_IDS);
+    let ids: Vec<_> = ids.map(|one| one_line(one.issue_id.as_str(), 30)).collect();
+    match group.len().saturating_sub(MAX_IDS) {
+        0 => ids.join(", "),
+        more => format!("{} and {more} more", ids.join(", ")),
+    }
+}
+
 fn why(waiting: &WaitingView) -> String {
     if waiting.detail.is_empty() {
-        waiting.reason.clone()
+        label(&waiting.reason)
     } else {
-        format!("{}: {}", waiting.reason, one_line(&waiting.detail, 200))
+        format!("{}: {}", label(&waiting.reason), one_line(&waiting.detail, 200))
     }
 }

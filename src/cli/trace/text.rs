@@ -19,7 +19,7 @@ pub fn log(entries: &[TraceEntry]) -> String {
             .map(|model| format!(" ({model})"))
             .unwrap_or_default();
         let head = format!(
-            "#{}  {}  {} {}  try {}  {}{model}  +{} -{}",
+            "#{}  {}  {} {}  attempt {}  {}{model}  +{} -{}",
             attempt.seq,
             date_time(attempt.at),
             attempt.issue_id,

@@ -24,7 +24,7 @@ pub use vik_text::{attempt_cost, clean, cost, cost_text, count_short, one_line, 
 
 pub use time::{clock_time, date_time, day_heading, set_time_zone, utc_offset};
 
-pub use text::{ago, colored, cost_sum, elapsed_suffix, spent, spent_cost, tail_lines, until, when};
+pub use text::{ago, colored, cost_sum, elapsed_suffix, label, spent, spent_cost, tail_lines, until, when};
 
 /// Returns an error and its causes on one line, outermost first.
 pub fn chain(error: &dyn Error) -> String {

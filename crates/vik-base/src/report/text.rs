@@ -6,13 +6,18 @@ use std::time::Duration;
 use vik_api::{LimitView, SpendView};
 use vik_core::duration::Span;
 use vik_core::outcome::CostSource;
-use vik_text::{cost, cost_text, count_short, short};
+use vik_text::{cost, cost_text, count_short, one_line, short};
 
 /// Returns whether a stream gets colours: it is a terminal, and `NO_COLOR` is not set.
 pub fn colored(stream: &impl IsTerminal) -> bool {
     let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
         || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     !unwanted && stream.is_terminal()
+}
+
+/// Returns a code in snake case as people read it: `attempts used up`.
+pub fn label(code: &str) -> String {
+    one_line(code, 60).replace('_', " ")
 }
 
 /// Returns the last `count` lines of a text.

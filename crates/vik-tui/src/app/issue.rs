@@ -192,7 +192,7 @@ fn current_status(explanation: &Explanation, now: Timestamp, out: &mut IssueLine
         out.heading("STAGES");
     }
     for stage in &explanation.stages {
-        let (name, tone) = stage_state(stage.state);
+        let (name, tone) = stage_state(stage);
         let last = match (stage.last_outcome, stage.last_class) {
             (None, _) => String::new(),
             (Some(outcome), None) => format!(", last attempt {}", humanize(outcome.as_str())),

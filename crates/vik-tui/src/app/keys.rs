@@ -165,7 +165,11 @@ impl App {
             KeyCode::Char('e') => self.open_issue(),
             KeyCode::Char('c') => {
                 self.with_issue(|app, issue| {
-                    app.mode = Mode::Confirm(scheduler::Command::Cancel(issue).into());
+                    if app.is_finished(&issue) {
+                        app.notify_error(format!("issue {issue} is finished: nothing to cancel"));
+                    } else {
+                        app.mode = Mode::Confirm(scheduler::Command::Cancel(issue).into());
+                    }
                 });
             }
             KeyCode::Char('R' | 'u') => {

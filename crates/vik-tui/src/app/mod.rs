@@ -24,6 +24,7 @@ pub(crate) use scroll::Scroll;
 pub(crate) use transcript::Transcript;
 
 use crate::msg::{Command, Msg};
+use crate::rows::is_finished;
 use crate::table::{RowContext, Table};
 use crate::text;
 pub(crate) use load::ISSUES_PER_PAGE;
@@ -261,6 +262,13 @@ impl App {
     /// Returns the details of an issue, if they are loaded.
     pub(crate) fn explained_for(&self, issue: &IssueId) -> Option<&Explained> {
         self.explained.as_ref().filter(|known| known.issue_id == *issue)
+    }
+
+    /// Returns whether an issue is known to be finished.
+    fn is_finished(&self, issue: &IssueId) -> bool {
+        let known = self.explained_for(issue).and_then(|known| known.now.as_ref());
+        let row = || self.issues.rows().iter().find(|row| row.issue_id == *issue);
+        known.or_else(row).is_some_and(is_finished)
     }
 
     /// Returns the title of an issue, if it is known.

@@ -45,7 +45,7 @@ impl Row for Explanation {
     const COLUMNS: &'static [Column] = &[
         column("ISSUE", Width::Fit(6, 14), 0),
         column("STATE", Width::Fit(5, 14), 50),
-        column("NOW", Width::Fixed(7), 0),
+        column("NOW", Width::Fixed(8), 0),
         column("TITLE", Width::Fill(12, 3), 0),
         column("STAGES", Width::Fit(6, 16), 90),
         column("HELD BY", Width::Fill(14, 3), 110),

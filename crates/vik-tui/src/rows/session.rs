@@ -44,7 +44,7 @@ impl Row for SessionView {
         column("STAGE", Width::Fit(5, 12), 44),
         column("AGENT", Width::Fit(5, 10), 72),
         column("MODEL", Width::Fit(5, 20), 150),
-        column("TRY", Width::Fixed(4), 120).right(),
+        column("ATTEMPT", Width::Fixed(7), 120).right(),
         column("ACTIVITY", Width::Fill(8, 4), 0),
         column("TIME", Width::Fixed(7), 0).right(),
         column("IDLE", Width::Fixed(6), 60).right(),

@@ -170,7 +170,7 @@ fn row_details(app: &App, known: Option<&Explained>, out: &mut Lines) {
                     held("held by", hold, out);
                 }
                 for stage in &row.stages {
-                    let (name, tone) = stage_state(stage.state);
+                    let (name, tone) = stage_state(stage);
                     let text = format!(
                         "{}: {name}, attempts {} of {}",
                         stage.stage, stage.attempts, stage.max_attempts

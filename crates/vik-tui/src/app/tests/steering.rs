@@ -32,6 +32,19 @@ fn cancel_asks_first_and_applies_to_the_named_issue() {
         assert_eq!(press(&mut app, no), []);
         assert_eq!(app.mode, Mode::Normal);
     }
+    // A finished issue has nothing to cancel.
+    let mut finished = explained("PROJ-104");
+    let now = finished.now.as_mut().unwrap();
+    now.stages.clear();
+    now.hold = serde_json::from_value(serde_json::json!({
+        "reason": "terminal", "detail": "`done` is a terminal state", "since": null, "until": null,
+        "freed_by": null,
+    }))
+    .unwrap();
+    app.explained = Some(finished);
+    type_keys(&mut app, "c");
+    assert_eq!(app.mode, Mode::Normal);
+    assert!(app.notice.as_ref().unwrap().text.contains("finished"));
     // Without a selection there is nothing to ask.
     send(&mut app, Msg::State(Ok(Box::new(status(0)))));
     type_keys(&mut app, "c");
