@@ -496,6 +496,42 @@ fn prune_lists_old_sessions_before_it_removes_them() {
     assert!(!world.workspace("1").exists() && world.sessions("1").is_empty());
 }
 
+#[test]
+fn times_are_local_with_their_offset_and_json_has_utc() {
+    let world = World::new(&[("1", "todo")]);
+    world.once().expect(0);
+    let zoned = |args: &[&str]| {
+        let mut command = world.env.vik(args);
+        let out = command.env("TZ", "Asia/Kolkata").output().unwrap();
+        assert!(out.status.success(), "{args:?}: {out:?}");
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (text(out.stdout), text(out.stderr))
+    };
+    for args in [
+        &["show", "1"][..],
+        &["explain", "1"],
+        &["runs"],
+        &["logs", "1"],
+        &["logs", "1", "--timestamps"],
+        &["report"],
+    ] {
+        let text = zoned(args).0;
+        assert!(
+            text.contains("+05:30") && !text.contains("00Z"),
+            "{args:?}: {text}"
+        );
+    }
+    assert!(zoned(&["run", "--once"]).1.contains("(+05:30)\n"));
+    for args in [&["runs", "--json"][..], &["explain", "1", "--json"]] {
+        assert!(!zoned(args).0.contains("+05:30"), "{args:?}");
+    }
+    let runs = zoned(&["runs"]).0;
+    assert!(
+        runs.starts_with("ISSUE  STAGE  STATE  OUTCOME    STARTED (+05:30)  ATTEMPTS"),
+        "{runs}"
+    );
+}
+
 // --- colour
 
 /// Returns what `vik` writes to a terminal.

@@ -322,3 +322,28 @@ fn status_of_an_older_daemon_is_read() {
     let status: Status = serde_json::from_str(text).unwrap();
     assert!(status.ledger.is_none() && status.sessions[0].budget == LimitView::default());
 }
+
+#[test]
+fn issues_that_wait_for_one_cause_share_a_row() {
+    let mut status = eventful();
+    status.waiting = (1..=9)
+        .map(|number| waiting(&number.to_string(), "no_slot", "10 of 10 slots are taken", None))
+        .collect();
+    status.waiting[2].attempts += 1;
+    status
+        .waiting
+        .push(waiting("10", "backoff", "the last attempt failed", Some(60)));
+    status
+        .waiting
+        .push(waiting("11", "backoff", "the last attempt failed", Some(90)));
+    let text = text(&status, now(), 120);
+    let (_, rows) = text.split_once("WAITING  ").unwrap();
+    let rows: Vec<_> = rows.lines().skip(1).collect();
+    assert!(rows[0].starts_with("1, 2, 3, 4 and 5 more  "), "{text}");
+    assert!(rows[0].ends_with("no slot: 10 of 10 slots are taken"), "{text}");
+    assert!(
+        rows[1].starts_with("10  ") && rows[2].starts_with("11  "),
+        "{text}"
+    );
+    assert!(text.contains("· 11 waiting ·"), "{text}");
+}
