@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::builder::StyledStr;
@@ -30,10 +31,24 @@ const MAX: u32 = 500;
 /// The maximum length of a title beside an id, in characters.
 const TITLE_LENGTH: usize = 60;
 
-/// Answers a request of a shell, if this process is one, and exits.
-pub fn answer_shell() {
-    if std::env::var_os(VARIABLE).is_some() {
-        CompleteEnv::with_factory(super::command).var(VARIABLE).complete();
+/// Answers a request of a shell, if this process is one.
+pub fn answer_shell() -> Option<ExitCode> {
+    std::env::var_os(VARIABLE)?;
+    let here = std::env::current_dir().ok();
+    let answered = CompleteEnv::with_factory(super::command)
+        .var(VARIABLE)
+        .try_complete(std::env::args_os(), here.as_deref());
+    match answered {
+        Ok(true) => Some(ExitCode::SUCCESS),
+        // The variable is empty or 0.
+        Ok(false) => None,
+        Err(error) => {
+            // Only the set-up, which has no arguments, reports an error.
+            if std::env::args_os().len() == 1 {
+                let _ = error.print();
+            }
+            Some(ExitCode::FAILURE)
+        }
     }
 }
 

@@ -64,7 +64,9 @@ use vik_workflow::absolute;
 pub type CliResult = Result<Exit, Failure>;
 
 pub fn main() -> ExitCode {
-    completion::answer_shell();
+    if let Some(code) = completion::answer_shell() {
+        return code;
+    }
     let cli = match parse() {
         Ok(cli) => cli,
         Err(error) if is_help(&error) => {

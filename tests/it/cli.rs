@@ -37,6 +37,7 @@ macro_rules! assert_settled {
         insta::with_settings!({filters => vec![
             (r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}", "UUID"),
             (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z?", "TIME"),
+            (r"\d{4}-\d\d-\d\d \d\d:\d\d\b", "MINUTE"),
             (r"\b\d\d:\d\d:\d\d\b", "CLOCK"),
             (r"pid \d+", "pid PID"),
             // In its first second a daemon does not print its uptime.
@@ -574,4 +575,20 @@ fn colour_is_used_only_on_terminals_that_allow_it() {
     let world = World::new(&[("1", "todo")]);
     let text = on_a_terminal(&world, &["run", "--once"], &[("NO_COLOR", "1")]);
     assert!(!text.contains("\x1b[3") && text.contains("succeeded"), "{text:?}");
+}
+
+#[test]
+fn tables_fit_the_terminal() {
+    let world = World::new(&[("1", "todo")]);
+    let title = "A title that is much longer than the terminal is wide";
+    world.tracker.set("1", "title", json!(title));
+    world.once().expect(0);
+    for args in [&["runs"][..], &["prune", "--older-than", "0s"]] {
+        let text = on_a_terminal(&world, args, &[("COLUMNS", "70")]);
+        assert!(text.contains('…'), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 70), "{text}");
+        // A pipe has no width.
+        assert!(!world.vik(args).out.contains("…/"), "{args:?}");
+    }
+    assert!(world.vik(&["runs"]).expect(0).out.contains(&title[..40]));
 }

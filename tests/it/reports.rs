@@ -111,7 +111,11 @@ fn report_without_attempts_succeeds_and_bad_input_fails() {
     world.vik(&["report", "--json", "--markdown"]).expect(2);
     let world = history();
     let done = world.vik(&["report", "--since", "2026-03-01"]).expect(0);
-    assert!(done.out.contains("since 2026-03-01T00:00:00Z"), "{}", done.out);
+    assert!(
+        done.out.contains("since 2026-03-01 00:00:00 +00:00"),
+        "{}",
+        done.out
+    );
     std::fs::write(world.home().join("service/vik.db"), "no database at all").unwrap();
     let error = world.vik(&["report", "--json"]).expect(1).json();
     assert_eq!(error["error"]["code"], "ledger");

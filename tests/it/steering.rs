@@ -248,7 +248,7 @@ fn explain_reports_an_issue_that_matches_no_stage() {
     );
     let shown = world.vik(&["show", "1"]).expect(0).out;
     assert!(
-        shown.contains(message) && shown.contains("1 run, 1 attempt: 1 succeeded, 0 not"),
+        shown.contains(message) && shown.contains("1 run, 1 attempt: 1 succeeded, 0 failed"),
         "{shown}"
     );
     daemon.stop().expect(0);

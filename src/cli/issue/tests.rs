@@ -153,3 +153,26 @@ fn listing_fails_only_when_all_files_are_broken() {
     let pull = vik_core::issue::Pull::parse(out.as_bytes()).unwrap();
     assert_eq!((pull.issues.len(), pull.issues[0].id.as_str()), (1, "1"));
 }
+
+#[test]
+fn move_to_a_state_without_a_meaning_is_warned_about() {
+    let dir = tempfile::tempdir().unwrap();
+    let workflow = dir.path().join("workflow.yml");
+    let warning = |state: &str| {
+        let cli = TestCli::try_parse_from(["vik-issue", "move", "1", state]).unwrap();
+        unknown_state(&workflow, &cli.issue)
+    };
+    assert_eq!(warning("nonsense"), None, "no workflow");
+    let text = "issues: { pull: { command: list } }\n\
+                agents: { a: { runtime: codex, model: m } }\n\
+                issue:\n  terminal_states: [done]\n  stages:\n    \
+                work: { when: { state: todo }, agent: a, prompt: p }\n";
+    std::fs::write(&workflow, text).unwrap();
+    for known in ["todo", "done"] {
+        assert_eq!(warning(known), None, "{known}");
+    }
+    assert_eq!(
+        warning("non\u{1b}sense").unwrap(),
+        "warning: `non sense` is neither the state of a stage nor a terminal state; known states: todo, done\n"
+    );
+}
