@@ -454,7 +454,7 @@ Expected: the money goes back in one transfer. Actual: the page shows an error, 
 function issueText(id) {
   const description =
     id === "SHOP-131"
-      ? `${TEXT}\n${"One more line of the report.\n".repeat(30)}The last line.`
+      ? `${TEXT}\nThese orders are affected:\n${Array.from({ length: 30 }, (_, n) => `Order ${1001 + n}: ${(n + 1) * 1250}.00 refused.\n`).join("")}The last line.`
       : id === HOSTILE_ID
         ? HOSTILE_TITLE
         : TEXT;

@@ -1,5 +1,5 @@
 //! `cargo xtask web`: the dashboard in a real browser, and the HTTP API against its own OpenAPI
-//! document.
+//! document. `cargo xtask web shots` makes the pictures of the documentation.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -19,7 +19,7 @@ const UP_WITHIN: Duration = Duration::from_secs(60);
 /// `cargo xtask web`
 #[derive(Debug, Args)]
 pub struct WebArgs {
-    /// Parts to test [default: all]
+    /// Parts to test [default: all tests]
     #[arg(value_enum)]
     only: Vec<Part>,
     /// Number of cases that schemathesis generates for each operation
@@ -41,18 +41,25 @@ enum Part {
     Api,
     /// Metrics of a real daemon, with promtool
     Metrics,
+    /// Pictures of the dashboard in docs/usage/images; only when named
+    Shots,
 }
 
 pub fn run(args: &WebArgs) -> TaskResult {
+    let takes_shots = args.only.contains(&Part::Shots);
     let wanted = |part: Part| args.only.is_empty() || args.only.contains(&part);
     let pages = repo::root().join("tests/dashboard");
-    if wanted(Part::Pages) || wanted(Part::Daemon) {
+    if wanted(Part::Pages) || wanted(Part::Daemon) || takes_shots {
         repo::installed("chromium", "chromium")?;
         repo::run(repo::program("npm").args(["ci", "--silent", "--prefix", "tests/dashboard"]))?;
     }
     if wanted(Part::Pages) {
         let tests = ["--test", "--test-concurrency=1", "--test-reporter=spec"];
         repo::run(repo::program("node").args(tests).current_dir(&pages))?;
+    }
+    if takes_shots {
+        let images = repo::root().join("docs/usage/images");
+        repo::run(repo::program("node").arg("shots.mjs").arg(images).current_dir(&pages))?;
     }
     if wanted(Part::Daemon) {
         let daemon = Daemon::start()?;

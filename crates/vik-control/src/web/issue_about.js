@@ -74,14 +74,15 @@ const commitList = ({ commits, commits_left_out: omitted }) =>
       )
     : null;
 
-const branchLine = ({ branch, base }) =>
+const branchLine = ({ branch, base, files }) =>
   branch
     ? h(
         "p",
         { class: "small" },
         "Branch ",
         h("code", {}, truncate(branch, 200)),
-        base ? [h("span", { class: "dim" }, " since "), h("code", { title: base }, base.slice(0, 10))] : null,
+        // The diff names the commit too, if there is one.
+        base && !files.length ? [h("span", { class: "dim" }, " since "), h("code", { title: base }, base.slice(0, 10))] : null,
       )
     : null;
 

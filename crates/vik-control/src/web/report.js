@@ -3,7 +3,15 @@
 import { h } from "./dom.js";
 import { coalesce, get } from "./api.js";
 import { emptyState, errorNotice, section, table } from "./ui.js";
-import { formatCost, formatDateTime, formatDuration, formatInteger, formatTokens } from "./format.js";
+import {
+  estimateSuffix,
+  formatCost,
+  formatDateTime,
+  formatDuration,
+  formatInteger,
+  formatTokens,
+  formatUsd,
+} from "./format.js";
 import { spendPlot, throughputPlot } from "./plots.js";
 
 const PERIODS = [
@@ -59,6 +67,9 @@ export function reportPage(requestedPeriod) {
   const tile = (value, label) =>
     h("div", { key: label, class: "tile" }, h("span", { class: "big num" }, value), h("span", {}, label));
 
+  const costTile = (amount, estimated, label) =>
+    tile(`${estimated >= 5e-7 ? "~" : ""}${formatUsd(amount)}`, `${label}${estimateSuffix(estimated)}`);
+
   function body() {
     const { total } = report;
     return [
@@ -75,10 +86,11 @@ export function reportPage(requestedPeriod) {
         tile(formatInteger(report.issues_succeeded), `of ${formatInteger(report.issues)} issues succeeded`),
         tile(formatInteger(total.attempts), "attempts"),
         tile(successRate(total), "of ended attempts succeeded"),
-        tile(formatCost(total.spent.cost_usd, total.spent.estimated_usd), "spent"),
+        costTile(total.spent.cost_usd, total.spent.estimated_usd, "spent"),
         tile(formatTokens(total.spent.tokens), "tokens"),
-        tile(
-          formatCost(report.cost_per_succeeded_issue_usd, total.spent.estimated_usd / report.issues_succeeded),
+        costTile(
+          report.cost_per_succeeded_issue_usd,
+          total.spent.estimated_usd / report.issues_succeeded,
           "per succeeded issue",
         ),
         tile(formatDuration(total.median_duration_ms), "median attempt"),
