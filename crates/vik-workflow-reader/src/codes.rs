@@ -93,6 +93,10 @@ pub const CODES: &[(&str, &str)] = &[
         "An entry of the schedule needs exactly one of `command` and `pull: true`.",
     ),
     (
+        "shared_state",
+        "Two stages take the same issues in one state, and run one after the other.",
+    ),
+    (
         "start_state",
         "`start_state` is none of the states of its stage, or there is no `issues.tracker`.",
     ),

@@ -36,6 +36,7 @@ impl Check<'_> {
         self.references(file);
         self.terminal_stages(file);
         self.shared_states(file);
+        self.successive_stages(file);
         self.prices(file);
         self.resumable(file, &agents);
         self.parallel_writers(file, &agents);
@@ -164,6 +165,35 @@ impl Check<'_> {
                 self.report(Diagnostic::error("duplicate_state", at, message).hint(hint));
             }
             earlier.extend(states_of(stage).map(|state| (state, (name.as_str(), has_several))));
+        }
+    }
+
+    /// Warns of stages of one state that run one after the other, which is rarely meant: the first one
+    /// usually moves the issue. Labels can keep them apart, and `parallel` shows that it is meant.
+    fn successive_stages(&mut self, file: &file::File) {
+        let mut earlier: HashMap<&str, Vec<(&str, &file::Stage)>> = HashMap::new();
+        for (name, stage) in stages(file).filter(|(_, stage)| states_of(stage).count() == 1) {
+            let is_meant = |first: &file::Stage| {
+                let (own, other) = (&stage.when.labels.0, &first.when.labels.0);
+                let is_part = |part: &[String], of: &[String]| part.iter().all(|label| of.contains(label));
+                first.parallel || stage.parallel || (!is_part(own, other) && !is_part(other, own))
+            };
+            for state in states_of(stage) {
+                let stages = earlier.entry(state).or_default();
+                if let Some((first, _)) = stages.iter().find(|(_, first)| !is_meant(first)) {
+                    let message = format!(
+                        "the stages {} and {} take the same issues in the state {}: one runs after the other",
+                        quoted(first),
+                        quoted(name),
+                        quoted(state)
+                    );
+                    let at = format!("issue.stages.{name}.when.state");
+                    self.report(Diagnostic::warning("shared_state", at, message).hint(
+                        "give each stage its own state or labels, or set `parallel: true` if they may run at the same time",
+                    ));
+                }
+                stages.push((name.as_str(), stage));
+            }
         }
     }
 

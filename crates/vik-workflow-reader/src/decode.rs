@@ -7,7 +7,7 @@
 use schemars::{Schema, SchemaGenerator};
 use vik_yaml::{Diagnostic, Entry, Kind, Node, Place, Scalar, Sink, Spot, Style, Value, join};
 
-use super::text::{did_you_mean, quoted};
+use super::text::{closest, did_you_mean, quoted};
 
 /// A type of values in the file.
 pub(crate) trait Decode: Sized {
@@ -29,6 +29,8 @@ pub(crate) trait Section: Sized {
     const KEYS: &'static [&'static str];
     /// Frequent mistakes in keys, each with its hint.
     const INSTEAD: &'static [(&'static str, &'static str)];
+    /// Returns whether this key is required.
+    fn is_required(key: &str) -> bool;
     /// Returns whether one of its keys is required.
     fn has_required() -> bool;
     /// Reads the section; an absent one is read as empty.
@@ -109,26 +111,19 @@ impl<'s> Cx<'s> {
     pub(crate) fn fields<'n, S: Section>(&mut self, node: Option<&'n Node>) -> Fields<'n> {
         let entries = match node.map(|node| (node, &node.kind)) {
             None => {
-                return Fields {
-                    entries: &[],
-                    is_map: true,
-                };
+                return Fields::none(true);
             }
             Some((node, _)) if node.is_null() => {
-                return Fields {
-                    entries: &[],
-                    is_map: true,
-                };
+                return Fields::none(true);
             }
             Some((_, Kind::Map(entries))) => entries.as_slice(),
             Some((node, _)) => {
                 self.wrong_type(node, "a map of keys and values");
-                return Fields {
-                    entries: &[],
-                    is_map: false,
-                };
+                return Fields::none(false);
             }
         };
+        let is_missing = |key: &str| S::is_required(key) && !entries.iter().any(|entry| entry.key == key);
+        let mut misspelled: Vec<&'static str> = Vec::new();
         for entry in entries {
             let key = entry.key.as_str();
             if S::KEYS.contains(&key) || (self.path.is_empty() && key.starts_with("x-")) {
@@ -139,6 +134,18 @@ impl<'s> Cx<'s> {
                 None if self.sink.dropped() => None,
                 None => did_you_mean(key, S::KEYS.iter().copied()),
             };
+            let closest = hint
+                .is_some()
+                .then(|| closest(key, S::KEYS.iter().copied()))
+                .flatten();
+            if let Some(required) = closest.filter(|name| is_missing(name)) {
+                // One finding: the missing key is there, under another name.
+                misspelled.push(required);
+                let message = format!("unknown key {}, and {} is missing", quoted(key), quoted(required));
+                let diagnostic = Diagnostic::error("unknown_key", self.child(key), message);
+                self.sink.push(diagnostic.place(entry.key_place).hint_opt(hint));
+                continue;
+            }
             let is_slip = |name: &&str| hint == did_you_mean(name, [*name]);
             let diagnostic = if S::STRICT || PROTECTING.iter().any(is_slip) {
                 let message = format!(
@@ -154,6 +161,7 @@ impl<'s> Cx<'s> {
         }
         Fields {
             entries,
+            misspelled,
             is_map: true,
         }
     }
@@ -163,7 +171,7 @@ impl<'s> Cx<'s> {
             Some(entry) if !entry.value.is_null() => {
                 self.under(key, entry.key_place, |cx| T::decode(&entry.value, cx))
             }
-            found if fields.is_map => {
+            found if fields.reports_absence(key) => {
                 let path = self.child(key);
                 let message = match found {
                     Some(_) => format!("{} has no value", quoted(&path)),
@@ -188,7 +196,7 @@ impl<'s> Cx<'s> {
             Some(entry) => self.under(key, entry.key_place, |cx| S::read(Some(&entry.value), cx)),
             // Missing keys of an absent section are reported at the enclosing section, unless that
             // is invalid itself.
-            None if fields.is_map => self.under(key, self.key_place, |cx| S::read(None, cx)),
+            None if fields.reports_absence(key) => self.under(key, self.key_place, |cx| S::read(None, cx)),
             None => S::read(
                 None,
                 &mut Cx {
@@ -204,13 +212,28 @@ impl<'s> Cx<'s> {
 /// The entries of a section.
 pub(crate) struct Fields<'n> {
     entries: &'n [Entry],
+    /// Required keys that are there under another name, which was reported.
+    misspelled: Vec<&'static str>,
     /// False if the section is no map, which was reported.
     is_map: bool,
 }
 
 impl<'n> Fields<'n> {
+    fn none(is_map: bool) -> Self {
+        Self {
+            entries: &[],
+            misspelled: Vec::new(),
+            is_map,
+        }
+    }
+
     fn get(&self, key: &str) -> Option<&'n Entry> {
         self.entries.iter().find(|entry| entry.key == key)
+    }
+
+    /// Returns whether an absent key is to be reported.
+    fn reports_absence(&self, key: &str) -> bool {
+        self.is_map && !self.misspelled.contains(&key)
     }
 }
 

@@ -71,6 +71,13 @@ macro_rules! section {
             const KEYS: &'static [&'static str] = &[$($key),+];
             const INSTEAD: &'static [(&'static str, &'static str)] = &[$($(($old, $instead)),+)?];
 
+            fn is_required(key: &str) -> bool {
+                match key {
+                    $($key => section!(@is_required $mode $ty),)+
+                    _ => false,
+                }
+            }
+
             fn has_required() -> bool {
                 false $(|| section!(@is_required $mode $ty))+
             }

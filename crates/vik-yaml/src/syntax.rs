@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::diagnostic::{Diagnostic, Sink};
 use super::place::Place;
-use super::text::line;
+use super::text::{line, quoted};
 
 /// Replaces control characters, of which YAML allows only tab and line breaks; the parser would
 /// treat NUL as the end of the file.
@@ -39,8 +39,53 @@ pub fn replace_controls<'a>(text: &'a str, sink: &mut Sink) -> Cow<'a, str> {
     cleaned.into()
 }
 
+/// Returns the position of a key without a colon at or before a line, and the key. The parser reads
+/// on until it is certain.
+fn key_without_colon(text: &str, until: u32) -> Option<(Place, &str)> {
+    let content = |number: u32| {
+        let line = line(text, number);
+        let end = line.find(" #").unwrap_or(line.len());
+        let line = line[..end].trim_end();
+        (!line.trim_start().is_empty() && !line.trim_start().starts_with('#')).then_some(line)
+    };
+    let mut contents = (1..=until)
+        .rev()
+        .filter_map(|number| Some((number, content(number)?)));
+    let (mut number, mut found) = contents.next()?;
+    if found.contains(':') {
+        (number, found) = contents.next()?;
+    }
+    let key = found.trim_start();
+    let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
+    let indent = u32::try_from(found.len() - key.len()).ok()?;
+    let is_key = key.starts_with(char::is_alphabetic) && key.chars().all(is_plain);
+    let end_column = indent + 1 + u32::try_from(key.chars().count()).ok()?;
+    let place = Place {
+        line: number,
+        column: indent + 1,
+        end_column,
+    };
+    is_key.then_some((place, key))
+}
+
 /// Returns a parser error, with a hint that follows from its message or the line.
 pub fn syntax_error(info: &str, place: Place, text: &str) -> Diagnostic {
+    let is_incomplete = [
+        "simple key",
+        "mapping values are not allowed",
+        "comment intercepting",
+    ]
+    .iter()
+    .any(|part| info.contains(part));
+    if let Some((place, key)) = is_incomplete
+        .then(|| key_without_colon(text, place.line))
+        .flatten()
+    {
+        let message = format!("invalid YAML: {} has no `:`", quoted(key));
+        return Diagnostic::error("syntax", "", message)
+            .place(place)
+            .hint(format!("write `{key}:`"));
+    }
     let line = line(text, place.line);
     let diagnostic = Diagnostic::error("syntax", "", format!("invalid YAML: {info}")).place(place);
     let before: String = line.chars().take(place.column as usize).collect();

@@ -133,7 +133,9 @@ fn state_of_a_stage_with_several_belongs_to_no_other() {
         found(&text)
     };
     assert_eq!(stages("[a, b]", "[c, d]"), []);
-    assert_eq!(stages("a", "a"), [], "one after the other, as before");
+    assert_eq!(stages("a", "a"), [("shared_state", 6, 30)]);
+    assert_eq!(stages("a, labels: [x]", "a"), [("shared_state", 6, 30)]);
+    assert_eq!(stages("a, labels: [x]", "a, labels: [y]"), []);
     assert_eq!(stages("[a, b]", "b"), [("duplicate_state", 6, 30)]);
     assert_eq!(stages("b", "[a, b]"), [("duplicate_state", 6, 23)]);
 }

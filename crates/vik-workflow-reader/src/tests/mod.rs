@@ -14,6 +14,7 @@ mod places;
 mod retention;
 mod sandbox;
 mod secrets;
+mod slips;
 mod tracker;
 use vik_core::workflow::{ArgValue, WorkspaceRoot};
 use vik_yaml::Diagnostic;
