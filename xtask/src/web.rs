@@ -59,7 +59,12 @@ pub fn run(args: &WebArgs) -> TaskResult {
     }
     if takes_shots {
         let images = repo::root().join("docs/usage/images");
-        repo::run(repo::program("node").arg("shots.mjs").arg(images).current_dir(&pages))?;
+        repo::run(
+            repo::program("node")
+                .arg("shots.mjs")
+                .arg(images)
+                .current_dir(&pages),
+        )?;
     }
     if wanted(Part::Daemon) {
         let daemon = Daemon::start()?;

@@ -127,31 +127,31 @@ impl<'s> Repository<'s> {
         branch: Option<&str>,
         recorded: &[String],
     ) -> (String, Option<String>) {
-        let mut began = None;
+        let mut first_commit = None;
         for commit in recorded.iter().filter(|commit| is_id(commit)) {
             if self.is_ancestor(commit, tip).await {
-                began = Some(commit.clone());
+                first_commit = Some(commit.clone());
                 break;
             }
         }
         let merge_base = self.merge_base(tip, branch).await;
-        match (began, merge_base) {
+        match (first_commit, merge_base) {
             (None, None) => {
                 let note = "compared with the last commit: nothing shows where the work started";
                 (tip.to_owned(), Some(note.to_owned()))
             }
             (None, Some((base, _))) => (base, None),
-            (Some(began), Some((base, default)))
-                if base != tip && base != began && self.is_ancestor(&began, &base).await =>
+            (Some(first_commit), Some((base, default)))
+                if base != tip && base != first_commit && self.is_ancestor(&first_commit, &base).await =>
             {
-                let began: String = began.chars().take(12).collect();
+                let first_commit: String = first_commit.chars().take(12).collect();
                 let note = format!(
-                    "compared with the merge base with `{default}`, which is later than {began}, where the first \
+                    "compared with the merge base with `{default}`, which is later than {first_commit}, where the first \
                      run began"
                 );
                 (base, Some(note))
             }
-            (Some(began), _) => (began, None),
+            (Some(first_commit), _) => (first_commit, None),
         }
     }
 
