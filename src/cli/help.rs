@@ -32,6 +32,10 @@ const GROUPS: &[(&str, &[Entry])] = &[
             ("explain", &["vik explain 7"]),
             ("show", &["vik show 7", "vik show 7 --json"]),
             (
+                "diff",
+                &["vik diff 7", "vik diff 7 --stat", "vik diff 7 --attempt 0198f3"],
+            ),
+            (
                 "logs",
                 &[
                     "vik logs -f 7",

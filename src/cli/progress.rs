@@ -519,7 +519,7 @@ pub fn summary(closing: &RunSummary, results: &[WorkResult], once: bool) -> Stri
             (totals.estimated_usd, CostSource::Estimate),
         ]);
         out.push_str(&format!(
-            "\n{}: {} succeeded, {} not; {} tokens, {cost}\n",
+            "\n{}: {} succeeded, {} failed; {} tokens, {cost}\n",
             count(totals.attempts, "attempt"),
             totals.succeeded,
             totals.attempts - totals.succeeded,

@@ -116,7 +116,7 @@ const settingValue = (value) =>
     ? h("span", { class: "dim", title: "The value may contain a secret." }, "not shown")
     : value.includes("\n")
       ? h("pre", { class: "mono", tabindex: 0 }, value)
-      : h("span", { class: "mono wrap" }, value || "empty");
+      : h("span", { class: "mono wrap" }, value ? prose(value) : "empty");
 
 const pullRow = (pull, index) =>
   h(

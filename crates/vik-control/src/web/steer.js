@@ -54,7 +54,7 @@ export const retry = (issueId, { stage = null, attempts = null, agent = false } 
 /** Starts a new run of a stage whose run has ended. `cost` is the formatted cost of the last run. */
 export async function runAgain(issueId, { stage, agent, cost }) {
   const isConfirmed = await confirmDialog({
-    title: `Run ${truncate(stage, 40)} of ${shortIssueId(issueId)} again?`,
+    title: `Run stage ${truncate(stage, 40)} of ${shortIssueId(issueId)} again?`,
     text:
       `This starts ${agent ? `the agent \`${agent}\`` : "an agent"}, which uses tokens and money. ` +
       `The last run cost ${cost}.`,

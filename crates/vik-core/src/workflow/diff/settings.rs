@@ -22,8 +22,13 @@ pub struct Setting {
 pub fn settings(workflow: &Workflow) -> Vec<Setting> {
     let leaves = Leaves::of(workflow);
     let set = leaves.all.iter().filter(|leaf| !leaf.value.is_null());
-    set.map(|leaf| {
-        let key = leaf.key();
+    // The name of a stage is in its key, and the other one is no key of the file.
+    let is_key = |key: &String| {
+        let is_name = key.starts_with("issue.stages.") && key.ends_with(".name");
+        !is_name && !key.ends_with(".is_keyed")
+    };
+    let keys = set.map(|leaf| (leaf, leaf.key())).filter(|(_, key)| is_key(key));
+    keys.map(|(leaf, key)| {
         let value = match leaf.shown() {
             Shown::As(text) => Some(text),
             Shown::Lines(_) if key.starts_with("issue.") => leaf.value.as_str().map(str::to_owned),
