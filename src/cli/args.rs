@@ -39,7 +39,8 @@ use super::uninstall::UninstallArgs;
     max_term_width = 110,
     subcommand_required = true,
     arg_required_else_help = true,
-    after_help = "Exit codes: 0 success, 1 a run failed, 2 usage error, 3 invalid workflow, 4 no daemon, 5 \
+    after_help = "`vik COMMAND --help` shows the arguments and examples of a command.\n\nExit codes: 0 \
+                  success, 1 a run failed, 2 usage error, 3 invalid workflow, 4 no daemon, 5 \
                   already running, 6 timed out, 7 budget exceeded, 8 no pull succeeded or issue not found, \
                   9 no progress, 10 work is waiting, 70 bug, 130 interrupted."
 )]

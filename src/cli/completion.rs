@@ -20,6 +20,7 @@ use vik_tracker::Tracker;
 use vik_workflow::WorkflowFile;
 
 use super::history;
+use super::schema::whole_command;
 
 /// The environment variable with the shell for which `vik` prints completions, instead of running a
 /// command.
@@ -35,7 +36,7 @@ const TITLE_LENGTH: usize = 60;
 pub fn answer_shell() -> Option<ExitCode> {
     std::env::var_os(VARIABLE)?;
     let here = std::env::current_dir().ok();
-    let answered = CompleteEnv::with_factory(super::command)
+    let answered = CompleteEnv::with_factory(whole_command)
         .var(VARIABLE)
         .try_complete(std::env::args_os(), here.as_deref());
     match answered {

@@ -39,7 +39,7 @@ pub struct ManArgs {
 
 /// Prints the manual page of a command, or writes all pages into a folder.
 pub fn man(args: &ManArgs) -> CliResult {
-    let root = pages();
+    let root = whole_command();
     if let Some(dir) = &args.dir {
         let pages = std::fs::create_dir_all(dir).and_then(|()| write_pages(&root, dir));
         let written = pages.map_err(|error| {
@@ -63,8 +63,8 @@ pub fn man(args: &ManArgs) -> CliResult {
     Ok(Exit::Done)
 }
 
-/// Returns the command with all that has a page.
-fn pages() -> Command {
+/// Returns the command with the commands of the built-in agent, which `vik` itself passes on.
+pub fn whole_command() -> Command {
     let mut command = super::command().disable_help_subcommand(true);
     #[cfg(feature = "vex")]
     {
@@ -78,7 +78,9 @@ fn pages() -> Command {
 /// Returns the number of pages that were written for a command and all below it.
 fn write_pages(command: &Command, dir: &Path) -> io::Result<u64> {
     let name = command.get_display_name().unwrap_or_else(|| command.get_name());
-    std::fs::write(dir.join(format!("{name}.1")), page(command)?)?;
+    let (file, page) = (dir.join(format!("{name}.1")), page(command)?);
+    #[expect(clippy::disallowed_methods, reason = "writes what a person asked for")]
+    std::fs::write(file, page)?;
     let mut count = 1;
     for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
         count += write_pages(below, dir)?;

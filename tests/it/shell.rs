@@ -66,6 +66,7 @@ fn completions_know_issues_stages_states_and_attempts() {
     );
     let states = bash(&world, &["vik", "issue", "move", "7", "re"]);
     assert_eq!(states, ["review"]);
+    assert_eq!(bash(&world, &["vik", "vex", "exe"]), ["exec"]);
     let sessions = bash(&world, &["vik", "logs", "--session", ""]);
     let known: Vec<_> = world
         .runs()
