@@ -225,9 +225,9 @@ mod tests {
         let header = ["ISSUE", "TITLE", "LOG"];
         assert_eq!(
             fitted_table(50, header, &rows),
-            "ISSUE  TITLE                LOG\n\
-             7      Fix the 京都 login…  …ssions/7/work-1.jsonl\n\
-             8      Short                -\n"
+            "ISSUE  TITLE                  LOG\n\
+             7      Fix the 京都 login p…  …ions/7/work-1.jsonl\n\
+             8      Short                  -\n"
         );
         assert_eq!(
             fitted_table(usize::MAX, header, &rows).lines().nth(1).unwrap(),

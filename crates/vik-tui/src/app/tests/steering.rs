@@ -33,7 +33,7 @@ fn cancel_asks_first_and_applies_to_the_named_issue() {
         assert_eq!(app.mode, Mode::Normal);
     }
     // A finished issue has nothing to cancel.
-    let mut finished = explained("PROJ-104");
+    let mut finished = explained("43");
     let now = finished.now.as_mut().unwrap();
     now.stages.clear();
     now.hold = serde_json::from_value(serde_json::json!({
