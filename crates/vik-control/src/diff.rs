@@ -74,20 +74,18 @@ impl<'a> Sources<'a> {
     /// committed. Without git, it is what its attempts changed. `None` if there is neither an attempt
     /// nor a workspace.
     pub async fn of_issue(self, issue: &IssueId) -> Option<DiffView> {
-        let (layout, id) = (self.layout.clone(), issue.clone());
-        let past = spawn_blocking(move || IssuePast::read(&layout, &id))
-            .await
-            .unwrap_or_default();
         let why = match self.repository(&self.layout.issue_dir(issue)) {
             Ok(git) => match git.commit("HEAD").await {
                 Some(head) => {
+                    let bases = self.past(issue, PastParts::Bases).await.bases;
                     let branch = git.branch().await;
-                    return Some(branch_diff(git, branch, &head, Tip::WorkTree, &past.bases).await);
+                    return Some(branch_diff(git, branch, &head, Tip::WorkTree, &bases).await);
                 }
                 None => "the repository has no commits".to_owned(),
             },
             Err(why) => why,
         };
+        let past = self.past(issue, PastParts::All).await;
         if !self.layout.issue_dir(issue).exists()
             && let Some(last) = &past.last
             && let Some(found) = self.source_repository_with(issue, last).await
@@ -123,6 +121,12 @@ impl<'a> Sources<'a> {
             ));
         }
         Some(view)
+    }
+
+    async fn past(self, issue: &IssueId, parts: PastParts) -> IssuePast {
+        let (layout, issue) = (self.layout.clone(), issue.clone());
+        let read = spawn_blocking(move || IssuePast::read(&layout, &issue, parts));
+        read.await.unwrap_or_default()
     }
 
     fn repository(self, folder: &Path) -> Result<Repository<'a>, String> {
@@ -244,8 +248,17 @@ struct IssuePast {
     last: Option<String>,
 }
 
+/// What is needed of the past of an issue.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PastParts {
+    All,
+    /// The bases, without the changes after the first one: those of a running attempt cost a walk
+    /// through its workspace.
+    Bases,
+}
+
 impl IssuePast {
-    fn read(layout: &Layout, issue: &IssueId) -> Self {
+    fn read(layout: &Layout, issue: &IssueId, parts: PastParts) -> Self {
         let history = History::of_issue(&layout.issue_sessions_dir(issue)).unwrap_or_default();
         let mut past = Self {
             is_unknown: history.attempts.is_empty(),
@@ -258,7 +271,8 @@ impl IssuePast {
                 past.bases
                     .extend(recorded_commit(&files.base_commit(record.run_id)));
             }
-            if let Some(changes) = found_changes(layout, issue, files) {
+            let is_needed = parts == PastParts::All || past.bases.is_empty();
+            if is_needed && let Some(changes) = found_changes(layout, issue, files) {
                 past.add(changes);
             }
         }

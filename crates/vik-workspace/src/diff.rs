@@ -176,6 +176,9 @@ impl<'s> Repository<'s> {
     /// # Errors
     /// Returns the reason if git fails, such as for a missing commit.
     pub async fn commits(&self, base: &str, tip: &str) -> Result<Commits, String> {
+        if !is_id(base) || !is_id(tip) {
+            return Err("no commit is known".to_owned());
+        }
         let range = format!("{base}..{tip}");
         let count = self.git(&["rev-list", "--count", &range, "--"]).await?;
         let count: usize = String::from_utf8_lossy(&count).trim().parse().unwrap_or(0);
@@ -205,6 +208,9 @@ impl<'s> Repository<'s> {
     /// # Errors
     /// Returns the reason if git fails, such as for a missing commit.
     pub async fn files(self, base: &str, tip: Tip<'_>) -> Result<Files, String> {
+        if !is_id(base) || matches!(tip, Tip::Commit(tip) if !is_id(tip)) {
+            return Err("no commit is known".to_owned());
+        }
         let Self { supervisor, view } = self;
         let (view, commits) = match tip {
             Tip::Commit(tip) => (view, vec![base, tip]),

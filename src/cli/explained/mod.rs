@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use vik_api::{Daemon, DaemonState, Explained, Explanation, HoldView, SCHEMA, StageState};
+use vik_core::approval::{Gate, Request};
 use vik_core::changes::Decision;
 use vik_core::decision_kind::DecisionKind;
-use vik_core::ids::IssueId;
+use vik_core::ids::{IssueId, StageName};
 use vik_core::machine::IssueMachine;
 use vik_core::scheduler::{Filter, Hold, Scheduler, nearest};
 use vik_core::time::{Mono, Now};
@@ -167,6 +168,7 @@ fn from_ledger(path: &Path, ledger: &Reader, issue: &IssueId) -> Result<Option<E
         mono: Mono(Duration::ZERO),
     };
     let block = block(ledger, &workflow, issue)?;
+    let results = awaited_results(&stored.machines, issue);
     let (scheduler, _) = Scheduler::restore(Arc::clone(&workflow), Filter::default(), [0; 6], stored, now);
     let mut explanation = api_view::explanation(&scheduler, &workflow, issue, now);
     if let Some(explanation) = &mut explanation {
@@ -183,6 +185,11 @@ fn from_ledger(path: &Path, ledger: &Reader, issue: &IssueId) -> Result<Option<E
             }
         }
         for stage in &mut explanation.stages {
+            if let Some(request) = results.get(&stage.stage) {
+                let request = request.clone();
+                stage.hold = Some(api_view::hold(&Hold::Approval { request }));
+                continue;
+            }
             let is_open = stage
                 .hold
                 .as_ref()
@@ -198,6 +205,18 @@ fn from_ledger(path: &Path, ledger: &Reader, issue: &IssueId) -> Result<Option<E
         }
     }
     Ok(explanation)
+}
+
+/// Returns the requests to approve results, by stage. The scheduler forgets them when it is restored,
+/// because the attempts of a daemon report them again.
+fn awaited_results(machines: &[IssueMachine], issue: &IssueId) -> HashMap<StageName, Box<Request>> {
+    let runs = machines.iter().filter(|machine| machine.issue().id == *issue);
+    let runs = runs.flat_map(IssueMachine::runs);
+    runs.filter_map(|run| {
+        let request = run.request().filter(|request| request.gate == Gate::After)?;
+        Some((run.stage.clone(), Box::new(request.clone())))
+    })
+    .collect()
 }
 
 /// Returns what blocked the issue at the end of the last daemon: other issues, with the parked

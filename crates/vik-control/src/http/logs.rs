@@ -27,8 +27,10 @@ const PAGE_BYTES: usize = 4 * 1024 * 1024;
 const SCANNED_EVENTS: u64 = 20_000;
 const SCANNED_BYTES: u64 = 32 * 1024 * 1024;
 
+/// A page of events that match a filter.
 #[derive(Debug)]
 pub struct Page {
+    /// The events as they are in the log.
     pub events: Vec<Box<RawValue>>,
     /// The number of the last event that was compared with the filter.
     pub scanned_to: u64,

@@ -44,11 +44,13 @@ use vik_api::ApiView;
 use vik_orchestrator::ControlRequest;
 use vik_workspace::Layout;
 
+pub use event_filter::EventFilter;
 pub use facts::Reporter;
 pub use feed::Feed;
 pub use keys::{KeyError, Keys};
 pub use keys::{constant_time_eq, unhex};
 pub use listener::{connections, refuse_agent};
+pub use logs::{Logs, Page};
 pub use metrics::Metrics;
 pub use openapi::openapi;
 pub use tcp::{Identify, LogLimit};
