@@ -121,8 +121,11 @@ fn diff_is_the_same_before_and_after_push_merge_and_removal() {
 fn diff_without_git_and_of_a_running_attempt_are_from_snapshots() {
     let world = World::new(&[("1", "todo")]).work(
         "prompt",
-        json!("SCRIPT: run echo one > work && touch ../../../../../written && while [ ! -e ../../../../../go ]; do sleep 0.05; done; ok"),
+        json!("SCRIPT: run echo one > work && sh ../../../../../wait.sh; ok"),
     );
+    let wait = world.env.work().join("wait.sh");
+    let script = "cd \"$(dirname \"$0\")\"; touch written; until [ -e go ]; do sleep 0.05; done";
+    std::fs::write(wait, script).unwrap();
     let daemon = world.daemon();
     let written = world.env.work().join("written");
     eventually("the agent has written", || written.exists());
