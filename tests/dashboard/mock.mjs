@@ -5,8 +5,9 @@
 import { createServer } from "node:http";
 import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
-import { diff, event, issueDetail, LONG, makeWorld, report, runs, sessionDetail } from "./world.mjs";
+import { event, issueDetail, LONG, makeWorld, runs, sessionDetail } from "./world.mjs";
 import { log, workflow } from "./world_daemon.mjs";
+import { diff, report } from "./world_details.mjs";
 
 const WEB = new URL("../../crates/vik-control/src/web/", import.meta.url);
 const TYPES = {

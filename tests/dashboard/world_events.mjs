@@ -3,6 +3,7 @@
 export const MINUTE = 60_000;
 export const ago = (ms) => new Date(Date.now() - ms).toISOString();
 
+export const HOSTILE_ID = '<img src=x onerror="window.pwned=1">/../\u202egnp';
 export const HOSTILE_TITLE = `<script>window.pwned=1</script><img src="http://evil.invalid/x.png" onerror=alert(1)> \u202etxet desrever\u202c \u001b[31mred\u001b[0m \u200bhidden`;
 
 export const usage = (input, output) => ({

@@ -38,7 +38,7 @@ export function boardPage() {
   const expandedStages = new Set();
   // Parked and waiting stages in the status have an issue id but no title.
   const titles = new Map();
-  /** The texts of the issues with pending approvals, which the status does not contain. */
+  /** The texts of issues by the id of their pending approval: the status does not contain them. */
   const texts = new Map();
   const titleOf = (view) => view.issue_title ?? titles.get(view.issue_id);
 
@@ -89,10 +89,10 @@ export function boardPage() {
 
   /** Loads the texts of the issues that wait for an approval. */
   function loadTexts() {
-    for (const { issue_id: id } of store.status?.approvals?.slice(0, MAX_TEXTS) ?? []) {
+    for (const { id, issue_id: issueId } of store.status?.approvals?.slice(0, MAX_TEXTS) ?? []) {
       if (texts.has(id)) continue;
       texts.set(id, "");
-      get(`issues/${encodeSegment(id)}`)
+      get(`issues/${encodeSegment(issueId)}`)
         .then(({ issue }) => {
           texts.set(id, issue?.description ?? "");
           redraw();
@@ -333,7 +333,7 @@ export function boardPage() {
               h(
                 "ul",
                 { class: "rows" },
-                status.approvals.map((approval) => approvalRow(approval, { text: texts.get(approval.issue_id) })),
+                status.approvals.map((approval) => approvalRow(approval, { text: texts.get(approval.id) })),
               ),
             )
           : null,
