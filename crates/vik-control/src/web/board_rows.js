@@ -116,7 +116,11 @@ export function approvalRow(approval, { text = "", isOwnPage = false } = {}) {
         chip("waiting", GATES[approval.gate] ?? humanize(approval.gate), approval.gate),
         h("span", { class: "dim" }, relativeTime(approval.since)),
       ),
-      h("p", { class: `small ${isOwnPage ? "wrap" : "clamp3"}` }, prose(truncate(approval.detail, isOwnPage ? 4000 : 600))),
+      h(
+        "p",
+        { class: `small ${isOwnPage ? "wrap" : "clamp3"}` },
+        prose(truncate(approval.detail, isOwnPage ? 4000 : 600)),
+      ),
       text ? h("p", { class: "small dim quote clamp3" }, truncate(text.trim().replaceAll(/\s+/g, " "), 400)) : null,
       isOwnPage
         ? null

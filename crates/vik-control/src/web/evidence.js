@@ -98,7 +98,8 @@ function stepView(script, index) {
 }
 
 /** Returns the duration of a step, if the daemon has measured it. */
-const duration = (ms) => (ms === null || ms === undefined ? null : h("span", { class: "small dim num" }, formatDuration(ms)));
+const duration = (ms) =>
+  ms === null || ms === undefined ? null : h("span", { class: "small dim num" }, formatDuration(ms));
 
 /** Returns the steps of an attempt in their order: the scripts, and the agent between them. */
 export function stepsView(scripts, attempt) {

@@ -365,7 +365,7 @@ export function issuePage(id) {
           h(
             "li",
             { key: `${all.length - index}` },
-            h("span", { class: "num dim" }, absoluteTime(decision.at), h("span", {}, " · ", relativeTime(decision.at))),
+            h("span", { class: "num dim" }, absoluteTime(decision.at), " · ", relativeTime(decision.at)),
             h("span", { class: "strong" }, codeWords(decision.kind)),
             h(
               "span",

@@ -194,7 +194,12 @@ export function sessionPage(id, params) {
             running?.activity ? h("span", { class: "activity" }, truncate(running.activity, 200)) : null,
             attempt.reason ? h("span", { class: "wrap clamp3" }, prose(truncate(attempt.reason, 600))) : null,
             attempt.hand_over_failure
-              ? h("span", { class: "wrap clamp3" }, "not handed over: ", prose(truncate(attempt.hand_over_failure, 600)))
+              ? h(
+                  "span",
+                  { class: "wrap clamp3" },
+                  "not handed over: ",
+                  prose(truncate(attempt.hand_over_failure, 600)),
+                )
               : null,
           ),
         ),

@@ -35,7 +35,12 @@ const TONES = {
 
 /** Returns the chip of a state. `code` is its name in the API, if the label is another one. */
 export const chip = (state, label = humanize(state), code = null) =>
-  h("span", { class: `chip tone-${TONES[state] ?? "off"}`, title: code }, h("span", { class: "dot", "aria-hidden": "true" }), label);
+  h(
+    "span",
+    { class: `chip tone-${TONES[state] ?? "off"}`, title: code },
+    h("span", { class: "dot", "aria-hidden": "true" }),
+    label,
+  );
 
 export const issueHref = (id) => `/issues/${encodeSegment(id)}`;
 export const sessionHref = (id) => `/sessions/${encodeSegment(id)}`;
