@@ -108,6 +108,12 @@ describe("the board", () => {
     assert.ok((await width("#parked")) > 1300);
   });
 
+  it("shows the title of a parked issue also if the status lacks it", async () => {
+    mock.world.status.parked[0].issue_title = "";
+    page = await open(browser, mock.url);
+    await page.locator("#parked li", { hasText: "SHOP-88" }).getByText("Flaky test in the payment module").waitFor();
+  });
+
   it("names the project in the header and in the title of the window", async () => {
     page = await open(browser, mock.url);
     await page.getByRole("link", { name: new RegExp(`^shop ${new URL(mock.url).host}`) }).waitFor();

@@ -36,11 +36,11 @@ export function boardPage() {
   let loadError = null;
   let showsAllWaiting = false;
   const expandedStages = new Set();
-  // Parked and waiting stages in the status have an issue id but no title.
+  // The status can lack the titles of parked and waiting stages.
   const titles = new Map();
   /** The texts of issues by the id of their pending approval: the status does not contain them. */
   const texts = new Map();
-  const titleOf = (view) => view.issue_title ?? titles.get(view.issue_id);
+  const titleOf = (view) => view.issue_title || titles.get(view.issue_id);
 
   const loadIssues = coalesce(async () => {
     try {
