@@ -342,7 +342,7 @@ describe("the session page", () => {
     await page.getByText("exit status: 101").waitFor();
     assert.match(
       await page.locator(".steps").innerText(),
-      /before_run[^]*1s[^]*prompt command 1[^]*Agent[^]*6m 00s[^]*verify[^]*failed[^]*after_run/,
+      /before_run[^]*1s[^]*prompt command 1[^]*agent[^]*6m 00s[^]*verify[^]*failed[^]*after_run/,
     );
   });
 

@@ -108,7 +108,7 @@ export function stepsView(scripts, attempt) {
   const agent = h(
     "div",
     { key: "agent", class: "file step" },
-    h("span", { class: "strong" }, "Agent"),
+    h("span", { class: "strong mono" }, "agent"),
     h("span", { class: "grow" }),
     attempt.duration_ms === null ? relativeTime(attempt.started_at, "elapsed") : duration(attempt.duration_ms),
     chip(attempt.outcome ?? "running"),
