@@ -407,3 +407,35 @@ fn expressions_in_the_docs_use_documented_names() {
     }
     assert!(seen > 25, "only {seen} expressions found");
 }
+
+#[test]
+fn agent_does_not_start_if_a_later_script_names_a_missing_value() {
+    for (key, script) in [
+        ("verify", "echo {{ issue.idd }}"),
+        (
+            "hooks/after_run",
+            "{% if session.outcome == 'succeeded' %}echo {{ issue.idd }}{% endif %}",
+        ),
+        ("hooks/after_run", "echo {{ session.outcom }}"),
+    ] {
+        let world = World::new(&[("1", "todo")])
+            .work(key, json!(script))
+            .script("run touch started; ok");
+        world.once().expect(1);
+        assert!(!world.workspace("1").join("started").exists(), "{script}");
+        let explained = world.vik(&["explain", "1"]).expect(0).out;
+        let name = if script.contains("idd") {
+            "issue.idd"
+        } else {
+            "session.outcom"
+        };
+        assert!(explained.contains(name), "{explained}");
+    }
+    // A result is known only when the agent has ended.
+    let world = World::new(&[("1", "todo")]);
+    let after_run = format!(
+        "{{% if session.result %}}echo {{{{ session.result.answer }}}}{{% endif %}}\n{}",
+        world.on_success("done")
+    );
+    world.work("hooks/after_run", json!(after_run)).once().expect(0);
+}

@@ -6,7 +6,7 @@ use vik_core::attempt::Start;
 use vik_core::ids::{AttemptId, RunId};
 use vik_core::issue::Issue;
 use vik_core::workflow::{Stage, Workflow};
-use vik_session::attempt::{issue_context, sample_output, stage_context};
+use vik_session::attempt::{issue_context, sample_output, sample_session, stage_context};
 use vik_session::host::Host;
 use vik_template::TemplateError;
 use vik_workflow::{Kind, Source, Sources};
@@ -152,7 +152,10 @@ fn render_one(host: &Host, workflow: &Workflow, source: &Source<'_>, pulled: &[I
             let failed = match sample {
                 Sample::Pulled(_) => Check::error(Group::Templates, check, error.code(), message),
                 // A real issue may have fields that an invented one lacks.
-                Sample::MadeUp(_) => Check::warning(Group::Templates, check, error.code(), message),
+                Sample::MadeUp(_) if may_be_field(&error, pulled) => {
+                    Check::warning(Group::Templates, check, error.code(), message)
+                }
+                Sample::MadeUp(_) => Check::error(Group::Templates, check, error.code(), message),
             };
             let lacking_fields_hint = "test optional fields with `{% if issue.name is defined %}`";
             match (error.hint(), &error) {
@@ -169,6 +172,22 @@ fn render_one(host: &Host, workflow: &Workflow, source: &Source<'_>, pulled: &[I
         check,
         script: rendered_script,
     })
+}
+
+/// Returns whether an error with an invented issue may not occur with a real one: it is about a field
+/// that trackers may add. A name that resembles a field of every issue is a slip, unless a pulled
+/// issue has it.
+fn may_be_field(error: &TemplateError, pulled: &[Issue]) -> bool {
+    const OF_EVERY_ISSUE: [&str; 6] = ["id", "title", "state", "description", "workdir", "stage"];
+    let TemplateError::Undefined { name, suggestion, .. } = error else {
+        return true;
+    };
+    let Some(field) = name.strip_prefix("issue.") else {
+        return false;
+    };
+    let similar = suggestion.as_deref().and_then(|name| name.strip_prefix("issue."));
+    !similar.is_some_and(|similar| OF_EVERY_ISSUE.contains(&similar))
+        || pulled.iter().any(|issue| issue.fields().contains_key(field))
 }
 
 fn place(source: &Source<'_>) -> String {
@@ -203,14 +222,7 @@ fn context(host: &Host, kind: Kind, stage: &Stage, issue: &Issue) -> Value {
     let mut context = stage_context(host, &start, &workdir);
     if kind == Kind::AfterRun {
         let log = host.layout.issue_sessions_dir(&issue.id).join("sample.jsonl");
-        let log = log.to_string_lossy();
-        let session = json!({
-            "id": nil, "outcome": "succeeded", "failure_class": "", "reason": "", "exit_code": 0, "last_message": "",
-            "usage": {"input_tokens": 0, "cached_input_tokens": 0, "cache_write_input_tokens": 0,
-                      "output_tokens": 0}, "cost": null,
-            "cost_usd": null, "log": log, "log_path": log, "result": null,
-        });
-        context.insert("session".to_owned(), session);
+        context.insert("session".to_owned(), sample_session(&log));
     }
     if kind == Kind::Output {
         context.insert("output".to_owned(), sample_output());

@@ -421,3 +421,19 @@ fn agent_program_is_found_beside_the_workflow() {
     fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     found("");
 }
+
+#[test]
+fn slip_in_a_template_is_an_error_without_a_pulled_issue_too() {
+    let code = |hook: &str| {
+        let (folder, path) = folder(&GOOD.replace("echo {{ issue.id }}", hook), "Work");
+        recording(folder.path());
+        let mut checks = examine_offline(&path).checks.into_iter();
+        let check = checks.find(|check| check.check == "after_run.work").unwrap();
+        (check.status, check.code)
+    };
+    let undefined = |status| (status, Some("template_undefined".into()));
+    assert_eq!(code("echo {{ issue.idd }}"), undefined(Status::Error));
+    assert_eq!(code("echo {{ session.outcom }}"), undefined(Status::Error));
+    // A tracker may have this field.
+    assert_eq!(code("echo {{ issue.milestone }}"), undefined(Status::Warning));
+}

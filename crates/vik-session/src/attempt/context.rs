@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 use vik_core::attempt::Start;
 use vik_core::issue::Issue;
+use vik_core::outcome::Usage;
 use vik_core::outputs::{Output, Pursuit};
 use vik_store::AttemptFiles;
 use vik_workspace::fs as private;
@@ -39,6 +40,25 @@ pub fn stage_context(host: &Host, start: &Start, workdir: &Path) -> Map<String, 
     let file = files.outputs_dir().join(outputs::FILE_NAME);
     context.insert("outputs".to_owned(), outputs::value(policy, &file, &state));
     context
+}
+
+/// Returns `session.*` of `after_run` as after a success of an agent that reported nothing.
+pub fn sample_session(log: &Path) -> Value {
+    let log = log.to_string_lossy();
+    json!({
+        "id": uuid::Uuid::nil(),
+        "outcome": "succeeded",
+        "failure_class": "",
+        "reason": "",
+        "exit_code": 0,
+        "last_message": "",
+        "usage": Usage::default(),
+        "cost": null,
+        "cost_usd": null,
+        "log": log,
+        "log_path": log,
+        "result": null,
+    })
 }
 
 /// Returns the state for which the agent asked; `None` if it did not, or is not done.

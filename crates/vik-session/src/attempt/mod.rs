@@ -58,7 +58,7 @@ mod workplace;
 
 pub use agent_end::reported_spend;
 pub use commands::{AttemptCommands, CommandSender, StopCause, StopLevel};
-pub use context::{issue_context, stage_context};
+pub use context::{issue_context, sample_session, stage_context};
 pub use finish::{AttemptEnd, Finish};
 pub use follow::{FollowError, KeptOutput, OutputReader};
 pub use handle::{AttemptHandle, AttemptLink};

@@ -1,15 +1,18 @@
 //! The steps before the agent starts: the secrets, the workspace and its lock, the prompt.
 
+use serde_json::Value;
 use vik_base::failpoint;
 use vik_store::AttemptFailure;
+use vik_template::TemplateError;
 use vik_workspace::Workspace;
 
+use super::context::sample_session;
 use super::judged::Judged;
 use super::opened::Opened;
 use super::prepared::Prepared;
 use super::scripts::ScriptRunner;
 use super::workplace::{Acquired, NoWorkspace, Workplace};
-use crate::hooks::Hook;
+use crate::hooks::{Hook, HookError};
 
 impl<'a> Opened<'a> {
     /// Takes the steps before the agent, except those that an earlier daemon completed.
@@ -94,6 +97,7 @@ impl ScriptRunner<'_> {
         let cx = self.cx;
         let workdir = folder.path();
         let context = cx.context(workdir);
+        self.check_later_scripts(&context)?;
         let (stage, issue) = (&cx.start().stage, &cx.start().issue);
         if let Some(start) = &stage.start_state
             && *issue.state != *start.state
@@ -109,6 +113,32 @@ impl ScriptRunner<'_> {
         failpoint::reach("prompt_ready");
         cx.snapshot_before(folder).await?;
         failpoint::reach("base_taken");
+        Ok(())
+    }
+
+    /// Refuses a script that would name a missing value after the agent has been paid: as far as it
+    /// depends on the issue, that is certain before.
+    fn check_later_scripts(&self, context: &Value) -> Result<(), AttemptFailure> {
+        let (cx, stage) = (self.cx, &self.cx.start().stage);
+        let mut after = context.clone();
+        after["session"] = sample_session(&cx.files.log());
+        for (hook, source, context) in [
+            (Hook::Verify, &stage.verify, context),
+            (Hook::AfterRun, &stage.after_run, &after),
+        ] {
+            let rendered = source
+                .as_ref()
+                .map(|source| vik_template::script(source, context));
+            // Only the agent knows its result.
+            if let Some(Err(error @ TemplateError::Undefined { .. })) = rendered
+                && !matches!(&error, TemplateError::Undefined { name, .. } if name.starts_with("session.result"))
+            {
+                return Err(cx.hook_failure(&HookError::Template {
+                    name: hook.to_string(),
+                    source: Box::new(error),
+                }));
+            }
+        }
         Ok(())
     }
 }
