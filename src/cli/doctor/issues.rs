@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use tokio_util::sync::CancellationToken;
 use vik_base::report::{chain, one_line};
 use vik_core::issue::{Issue, Pull};
+use vik_core::scheduler::LookupResult;
 use vik_core::workflow::{OnStateChange, Stage, Workflow};
 use vik_orchestrator::intake::{PullError, PullResult};
+use vik_session::host::Host;
 
 use super::check::{Check, Group, PULL};
 
@@ -79,6 +82,7 @@ pub(super) fn check(workflow: &Workflow, pull: PullResult) -> (Vec<Check>, Vec<I
                     message,
                 ));
             }
+            checks.extend(no_descriptions(workflow, &issues));
             checks.extend(state_case(workflow, &issues));
             checks.extend(closed_unseen(workflow, &issues));
             (checks, issues)
@@ -103,6 +107,69 @@ fn matches(workflow: &Workflow, issues: &[Issue]) -> String {
         })
         .collect();
     format!(": {}", stages.join(", "))
+}
+
+/// Warns if the issues of the stages have titles only: the pull may leave the descriptions out, or
+/// print them as something else than text. One such issue can be meant.
+fn no_descriptions(workflow: &Workflow, issues: &[Issue]) -> Option<Check> {
+    let is_taken = |issue: &&Issue| {
+        let stages = &workflow.issue.stages;
+        stages.iter().any(|stage| issue.is_taken_by(&stage.when))
+    };
+    let taken: Vec<_> = issues.iter().filter(is_taken).collect();
+    let is_empty = |issue: &&Issue| issue.description().trim().is_empty();
+    (taken.len() > 1 && taken.iter().all(is_empty)).then(|| {
+        let message = format!("none of the {} issues for a stage has a description", taken.len());
+        Check::warning(Group::Issues, "pull.descriptions", "descriptions_empty", message)
+            .hint("let the pull print the text of each issue as `description`, or `body`")
+    })
+}
+
+/// Compares an issue of the pull with what `issues.show` prints of it: if they differ, Vik takes the
+/// lookup for a change by a person.
+pub(super) async fn compare_with_show(
+    host: &Host,
+    workflow: &Workflow,
+    issues: &[Issue],
+    cancel: &CancellationToken,
+) -> Option<Check> {
+    const SHOW: &str = "show";
+    let show = workflow.show.as_ref()?;
+    let stages = &workflow.issue.stages;
+    let is_taken = |issue: &&Issue| stages.iter().any(|stage| issue.is_taken_by(&stage.when));
+    let pulled = issues.iter().find(is_taken).or(issues.first())?;
+    let id = one_line(pulled.id.as_str(), 40);
+    let found =
+        match vik_orchestrator::intake::show(host, workflow, show, &pulled.id, cancel.cancelled()).await {
+            Ok(LookupResult::Snapshot(found)) => found,
+            Ok(_) => {
+                let message = format!("`issues.show` does not find issue {id}, which the pull returned");
+                return Some(Check::warning(Group::Issues, SHOW, "show_failed", message));
+            }
+            Err(error) => {
+                let message = format!("`issues.show` for issue {id}: {}", chain(&error));
+                return Some(Check::warning(Group::Issues, SHOW, "show_failed", message));
+            }
+        };
+    let differing: Vec<_> = [
+        ("title", pulled.title == found.title),
+        ("description", pulled.description() == found.description()),
+        ("state", pulled.state == found.state),
+    ]
+    .into_iter()
+    .filter_map(|(field, is_same)| (!is_same).then_some(field))
+    .collect();
+    Some(if differing.is_empty() {
+        Check::ok(Group::Issues, SHOW, format!("issue {id} is as in the pull"))
+    } else {
+        let message = format!(
+            "`issues.show` and the pull differ in the {} of issue {id}",
+            differing.join(" and ")
+        );
+        Check::warning(Group::Issues, SHOW, "show_differs", message).hint(
+            "let both print the same values: a different title or description counts as a change by a person",
+        )
+    })
 }
 
 /// Warns about states that differ from a stage's state only in case or surrounding space, which is

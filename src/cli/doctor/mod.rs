@@ -323,6 +323,8 @@ async fn try_agents_and_pull(
     }
     let (pull_checks, issues) = issues::check(workflow, pull);
     checks.extend(pull_checks);
+    let lookup_host = probe::scratch_host(host, workflow, scratch);
+    checks.extend(issues::compare_with_show(&lookup_host, workflow, &issues, cancel).await);
     issues
 }
 

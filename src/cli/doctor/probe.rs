@@ -11,9 +11,12 @@ use std::time::Duration;
 use nix::unistd::{AccessFlags, access};
 use tokio_util::sync::CancellationToken;
 use vik_base::report::{describe_exit, one_line, tail_lines};
+use vik_core::workflow::Workflow;
 use vik_proc::{Limits, Mark, Output, ShimSpec};
-use vik_session::host::{ATTEMPT_MARK, Host, os_env};
+use vik_session::host::{ATTEMPT_MARK, AgentShims, Environment, Host, os_env, own_environment};
 use vik_session::secrets::masked::read_tail;
+use vik_session::secrets::protect_secrets;
+use vik_workspace::Layout;
 use vik_workspace::fs::{create_private_dir_all, write_private};
 
 /// How long a program may take to print its version.
@@ -43,6 +46,23 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         // A failure is ignored: the folder is in the system's folder for temporary files.
         let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Returns a host whose own files, workspaces and temporary folders are in the scratch folder.
+pub(super) fn scratch_host(host: &Host, workflow: &Workflow, scratch: &Scratch) -> Host {
+    let environment = Environment::from(own_environment());
+    protect_secrets(&environment, workflow);
+    let root = scratch.path().join("probe/workflows/probe");
+    Host {
+        workflow_path: host.workflow_path.clone(),
+        workflow_dir: host.workflow_dir.clone(),
+        layout: Layout::at(&host.workflow_path, &root),
+        environment,
+        supervisor: host.supervisor.clone(),
+        instance: host.instance.clone(),
+        vik: host.vik.clone(),
+        agent_shims: AgentShims::default(),
     }
 }
 

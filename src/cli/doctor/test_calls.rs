@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
@@ -14,15 +13,14 @@ use vik_core::outcome::FailureClass;
 use vik_core::workflow::{AgentProfile, Home, Runtime, SandboxPolicy, Stage, Workflow};
 use vik_proc::{CommandRun, Limits, Mark, Output, Reads, ShimSpec, Stdin};
 use vik_session::attempt::reported_spend;
-use vik_session::host::{ATTEMPT_MARK, AgentShims, Environment, Host, os_env, own_environment};
+use vik_session::host::{ATTEMPT_MARK, Host, os_env};
 use vik_session::sandbox::{SandboxSubject, confine};
+use vik_session::secrets::Resolver;
 use vik_session::secrets::masked::read_tail;
-use vik_session::secrets::{Resolver, protect_secrets};
-use vik_workspace::Layout;
 use vik_workspace::fs::{create_private_dir_all, write_private};
 
 use super::check::{Check, Group, PROBE};
-use super::probe::{Scratch, with_progress_message};
+use super::probe::{Scratch, scratch_host, with_progress_message};
 
 const GROUP: Group = Group::Agents;
 
@@ -243,7 +241,7 @@ impl Probe<'_> {
         let UsedAgent { name, profile, stage } = *self.call;
         let id = uuid::Uuid::now_v7();
         let failed = |error: &dyn std::error::Error| Refused::of(chain(error));
-        let host = self.scratch_host();
+        let host = scratch_host(self.host, self.workflow, self.scratch);
         let issue = IssueId::new(format!("probe-{name}"));
         let workdir = host.layout.issue_dir(&issue);
         create_private_dir_all(&workdir).map_err(|error| failed(&error))?;
@@ -318,22 +316,6 @@ impl Probe<'_> {
         Ok((run, read_tail(&stderr, STDERR_BYTES)))
     }
 
-    /// Returns a host whose workspaces and temporary folders are in the scratch folder.
-    fn scratch_host(&self) -> Host {
-        let environment = Environment::from(own_environment());
-        protect_secrets(&environment, self.workflow);
-        Host {
-            workflow_path: self.host.workflow_path.clone(),
-            workflow_dir: self.host.workflow_dir.clone(),
-            layout: Layout::at(&self.host.workflow_path, &scratch_root(self.scratch.path())),
-            environment,
-            supervisor: self.host.supervisor.clone(),
-            instance: self.host.instance.clone(),
-            vik: self.host.vik.clone(),
-            agent_shims: AgentShims::default(),
-        }
-    }
-
     async fn secrets(&self) -> Result<BTreeMap<String, String>, Refused> {
         let resolver = Resolver {
             host: self.host,
@@ -345,10 +327,6 @@ impl Probe<'_> {
         let values = values.map_err(|error| Refused::of(chain(&error)))?;
         Ok(values.of(names).collect())
     }
-}
-
-fn scratch_root(scratch: &Path) -> std::path::PathBuf {
-    scratch.join("probe/workflows/probe")
 }
 
 /// The answer of an agent.

@@ -158,3 +158,32 @@ fn interrupt_ends_the_running_pull() {
     assert_eq!((status.code(), status.signal()), (Some(130), None));
     assert!(is_empty(&env, "tmp"));
 }
+
+#[test]
+fn lookup_and_descriptions_are_compared_with_the_pull() {
+    let env = test_env();
+    let issue = |description: &str| {
+        format!(r#"{{\"id\":1,\"state\":\"todo\",\"author\":\"A\",\"description\":\"{description}\"}}"#)
+    };
+    let other = |description: &str| issue(description).replace(":1,", ":2,");
+    let codes = |pulled: [String; 2], shown: &str| {
+        let text = workflow(&format!("echo '[{},{}]'", pulled[0], pulled[1]), "true");
+        let show = format!("  show: {{ command: \"{shown}\" }}\nissue:\n");
+        env.workflow(&text.replacen("issue:\n", &show, 1));
+        let (_, mut codes) = result(&env, &[]);
+        codes.retain(|code| code.starts_with("show_") || code.starts_with("descriptions_"));
+        assert!(!env.path("work/.vik").exists(), "the lookup leaves no files");
+        codes
+    };
+    let echo = |text: String| format!("echo '{text}'");
+    assert!(codes([issue("x"), other("")], &echo(issue("x"))).is_empty());
+    assert_eq!(
+        codes([issue("x"), other("")], &echo(issue("y"))),
+        ["show_differs"]
+    );
+    assert_eq!(codes([issue("x"), other("")], "exit 1"), ["show_failed"]);
+    assert_eq!(
+        codes([issue(""), other("")], &echo(issue(""))),
+        ["descriptions_empty"]
+    );
+}
