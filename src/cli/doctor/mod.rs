@@ -75,9 +75,12 @@ pub struct DoctorArgs {
     /// Call the model of each agent once, which costs money
     #[arg(long, conflicts_with = "offline")]
     pub probe: bool,
-    /// List all Vik processes on this host with their owners; exit with 1 if a process has no owner
+    /// List the processes of this workflow with their owners; exit with 1 if a process has no owner
     #[arg(long, conflicts_with_all = ["strict", "verbose", "offline", "probe", "repair"])]
     pub orphans: bool,
+    /// With --orphans: list the processes of all workflows on this host
+    #[arg(long, requires = "orphans")]
+    pub all: bool,
     /// Rebuild a damaged ledger from its remains and the session logs; the daemon must be stopped
     #[arg(long, conflicts_with_all = ["strict", "verbose", "offline", "probe"])]
     pub repair: bool,
@@ -86,7 +89,7 @@ pub struct DoctorArgs {
 /// Checks the workflow and tries what `run` will do.
 pub fn run(workflow: &Path, args: &DoctorArgs) -> CliResult {
     if args.orphans {
-        return orphans::run(args.json);
+        return orphans::run(workflow, args.all, args.json);
     }
     if args.repair {
         return repair::run(workflow, args.json);

@@ -1,13 +1,14 @@
 //! `vik doctor --orphans`: lists every process of Vik on this host and its owner.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use vik_base::report::{Exit, one_line, stdout_width, table_within};
 use vik_daemon::{Instance, InstanceInfo, Presence};
 use vik_proc::{Audited, ProcessId};
 use vik_session::host::{ATTEMPT_MARK, INSTANCE_MARK, SHIM_MARK};
+use vik_workflow::absolute;
 
 use super::super::{CliResult, print, print_json};
 
@@ -43,8 +44,10 @@ pub(super) struct KnownInstance {
     pub(super) runs: bool,
 }
 
-/// Audits the host. Returns exit 1 if a process without an owner lives.
-pub fn run(json: bool) -> CliResult {
+/// Audits the host. Lists the processes of this workflow, or those of `all` workflows. Returns exit 1
+/// if one of them has no owner.
+pub fn run(workflow: &Path, all: bool, json: bool) -> CliResult {
+    let own = Instance::of(&absolute(workflow))?.name();
     let known = known();
     let censuses: Vec<_> = known
         .values()
@@ -52,10 +55,11 @@ pub fn run(json: bool) -> CliResult {
         .collect();
     let audited = vik_proc::audit(&[INSTANCE_MARK, ATTEMPT_MARK, SHIM_MARK], &censuses);
     let ancestors = |pid| vik_proc::identity::ancestors(pid);
-    let found: Vec<_> = audited
+    let is_listed = |process: &OwnedProcess| all || process.instance.as_ref() == Some(&own);
+    let (found, others): (Vec<_>, Vec<_>) = audited
         .iter()
         .map(|process| find_owner(process, &audited, &known, ancestors))
-        .collect();
+        .partition(is_listed);
     if json {
         let orphans = found
             .iter()
@@ -67,7 +71,13 @@ pub fn run(json: bool) -> CliResult {
             "processes": found,
         }));
     } else {
-        print(&text(&found, stdout_width()));
+        print(&text(&found, all, stdout_width()));
+        if !others.is_empty() {
+            print(&format!(
+                "{} of other workflows; `--all` lists them\n",
+                count(others.len())
+            ));
+        }
     }
     Ok(if found.iter().any(|process| process.owner == Owner::Unowned) {
         Exit::Failed
@@ -145,9 +155,12 @@ pub(super) fn find_owner(
     }
 }
 
-pub(super) fn text(found: &[OwnedProcess], width: usize) -> String {
-    if found.is_empty() {
+pub(super) fn text(found: &[OwnedProcess], all: bool, width: usize) -> String {
+    if found.is_empty() && all {
         return "no Vik processes visible to this user on this host\n".to_owned();
+    }
+    if found.is_empty() {
+        return "no processes of this workflow\n".to_owned();
     }
     let rows: Vec<_> = found
         .iter()
@@ -158,32 +171,37 @@ pub(super) fn text(found: &[OwnedProcess], width: usize) -> String {
                 (Owner::Shim, _, Some(shim)) => format!("shim {shim}, no daemon"),
                 _ => "none".to_owned(),
             };
-            let workflow = process.workflow_path.as_ref().map_or_else(
-                || "unknown workflow".to_owned(),
-                |path| path.display().to_string(),
-            );
+            let workflow = process.workflow_path.as_ref();
+            let part_of = match all {
+                true => workflow.map_or("unknown workflow".into(), |path| path.display().to_string()),
+                false => process.attempt_id.clone().unwrap_or_default(),
+            };
             [
                 process.pid.to_string(),
                 one_line(&process.command, 20),
                 owner,
-                format!("{workflow}\n{}", process.attempt_id.as_deref().unwrap_or("")),
+                part_of,
             ]
         })
         .collect();
-    let mut out = table_within(width, ["PID", "COMMAND", "OWNER", "WORKFLOW"], &rows);
+    let part_of = if all { "WORKFLOW" } else { "ATTEMPT" };
+    let mut out = table_within(width, ["PID", "COMMAND", "OWNER", part_of], &rows);
     out.push('\n');
     out.push_str(&summary(found));
     out
 }
 
+fn count(processes: usize) -> String {
+    format!("{processes} process{}", if processes == 1 { "" } else { "es" })
+}
+
 fn summary(found: &[OwnedProcess]) -> String {
-    let count = |owner| found.iter().filter(|process| process.owner == owner).count();
-    let (orphans, waiting) = (count(Owner::Unowned), count(Owner::Shim));
+    let of = |owner| found.iter().filter(|process| process.owner == owner).count();
+    let (orphans, waiting) = (of(Owner::Unowned), of(Owner::Shim));
     let mut out = format!(
-        "{} process{}: {} owned by a daemon, {waiting} by a shim alone, {orphans} orphaned\n",
-        found.len(),
-        if found.len() == 1 { "" } else { "es" },
-        count(Owner::Daemon),
+        "{}: {} owned by a daemon, {waiting} by a shim alone, {orphans} orphaned\n",
+        count(found.len()),
+        of(Owner::Daemon),
     );
     let mut workflows: Vec<_> = found
         .iter()

@@ -123,7 +123,8 @@ fn descendants_of_a_daemon_are_owned_by_it() {
 #[test]
 fn orphan_list_shows_the_owner_of_processes() {
     let all = [shim(), agent(Some(process(20))), hidden(), stranger()];
-    insta::assert_snapshot!("orphans", text(&owners(&all, &known(false)), 100));
-    insta::assert_snapshot!("owned", text(&owners(&all[..2], &known(true)), 100));
-    assert!(text(&[], 100).starts_with("no Vik processes"));
+    insta::assert_snapshot!("orphans", text(&owners(&all, &known(false)), true, 100));
+    insta::assert_snapshot!("owned", text(&owners(&all[..2], &known(true)), false, 100));
+    assert!(text(&[], true, 100).starts_with("no Vik processes"));
+    assert!(text(&[], false, 100).starts_with("no processes of this workflow"));
 }
