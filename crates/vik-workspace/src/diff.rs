@@ -127,31 +127,31 @@ impl<'s> Repository<'s> {
         branch: Option<&str>,
         recorded: &[String],
     ) -> (String, Option<String>) {
-        let mut first_commit = None;
+        let mut start = None;
         for commit in recorded.iter().filter(|commit| is_id(commit)) {
             if self.is_ancestor(commit, tip).await {
-                first_commit = Some(commit.clone());
+                start = Some(commit.clone());
                 break;
             }
         }
         let merge_base = self.merge_base(tip, branch).await;
-        match (first_commit, merge_base) {
+        match (start, merge_base) {
             (None, None) => {
                 let note = "compared with the last commit: nothing shows where the work started";
                 (tip.to_owned(), Some(note.to_owned()))
             }
             (None, Some((base, _))) => (base, None),
-            (Some(first_commit), Some((base, default)))
-                if base != tip && base != first_commit && self.is_ancestor(&first_commit, &base).await =>
+            (Some(start), Some((base, default)))
+                if base != tip && base != start && self.is_ancestor(&start, &base).await =>
             {
-                let first_commit: String = first_commit.chars().take(12).collect();
+                let start: String = start.chars().take(12).collect();
                 let note = format!(
-                    "compared with the merge base with `{default}`, which is later than {first_commit}, where the first \
-                     run began"
+                    "compared with the merge base with `{default}`, which is later than {start}, where the first \
+                     run started"
                 );
                 (base, Some(note))
             }
-            (Some(first_commit), _) => (first_commit, None),
+            (Some(start), _) => (start, None),
         }
     }
 
