@@ -201,6 +201,10 @@ fn api_reports_runs_issues_and_session_events() {
     );
     let scripts = detail["scripts"].as_array().unwrap();
     assert!(
+        scripts.iter().all(|script| script["duration_ms"].is_u64()),
+        "{scripts:?}"
+    );
+    assert!(
         scripts
             .iter()
             .any(|script| script["name"] == "after_run" && script["ok"] == true),

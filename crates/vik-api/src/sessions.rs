@@ -46,6 +46,9 @@ pub struct ScriptView {
     pub ok: Option<bool>,
     /// The reason of the failure.
     pub reason: Option<String>,
+    /// How long it took, in milliseconds; `null` until its end is recorded.
+    #[serde(default)]
+    pub duration_ms: Option<u64>,
     /// Its output.
     pub output: Option<Excerpt>,
 }

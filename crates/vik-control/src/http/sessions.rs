@@ -1,5 +1,6 @@
 //! One attempt: its details, its events, its agent's stderr, its file changes.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -63,21 +64,29 @@ pub async fn detail(State(daemon): State<Arc<Daemon>>, session: SessionInPath) -
 /// Returns the scripts that ran around the agent, from the journal, with their output.
 fn scripts(files: &AttemptFiles) -> Vec<ScriptView> {
     let mut scripts: Vec<ScriptView> = Vec::new();
-    for step in vik_store::steps(&files.journal()) {
+    let mut started_at = HashMap::new();
+    for (at, step) in vik_store::timed_steps(&files.journal()) {
         match step {
             Step::Started { script } => {
                 scripts.retain(|view| view.name != script);
+                started_at.insert(script.clone(), at);
                 let output = end_of(&files.hook(&script), EXCERPT);
                 scripts.push(ScriptView {
                     name: script,
                     ok: None,
                     reason: None,
+                    duration_ms: None,
                     output: output.map(|(text, left_out)| Excerpt { text, left_out }),
                 });
             }
             Step::Finished { script, trouble } => {
                 if let Some(view) = scripts.iter_mut().find(|view| view.name == script) {
                     view.ok = Some(trouble.is_none());
+                    // A clock that was set back leaves no duration.
+                    let millis = started_at
+                        .get(&script)
+                        .map(|start| at.duration_since(*start).as_millis());
+                    view.duration_ms = millis.and_then(|millis| u64::try_from(millis).ok());
                     view.reason = trouble.map(|trouble| trouble.reason);
                 }
             }
