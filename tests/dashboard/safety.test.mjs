@@ -97,7 +97,7 @@ describe("every page", () => {
           await page.setViewportSize({ width, height: 900 });
           assert.deepEqual(await overflowing(page), [], `at ${width} px`);
           assert.ok(await hasNoHorizontalScroll(page), `at ${width} px`);
-          if (width !== 768) assert.deepEqual(await axeFindings(page), [], `at ${width} px`);
+          assert.deepEqual(await axeFindings(page), [], `at ${width} px`);
         }
         page.assertClean();
         await page.context().close();
