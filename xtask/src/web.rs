@@ -209,7 +209,7 @@ impl Daemon {
 
     /// Returns the link that opens its dashboard.
     fn link(&self) -> TaskResult<String> {
-        let output = repo::output(Self::command(&self.vik, self.folder.path()).arg("status"))?;
+        let output = repo::output(Self::command(&self.vik, self.folder.path()).args(["status", "--link"]))?;
         let link = output
             .split_whitespace()
             .find(|token| token.contains("/login#code="));

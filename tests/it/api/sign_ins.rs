@@ -10,7 +10,7 @@ use crate::support::{LONG, World};
 
 /// Returns the code of the link that `vik status` prints.
 fn code(served: &Served) -> String {
-    let printed = served.world.vik(&["status"]).expect(0).out;
+    let printed = served.world.vik(&["status", "--link"]).expect(0).out;
     let start = format!("http://{}/login#code=", served.address);
     let link = printed
         .split_whitespace()

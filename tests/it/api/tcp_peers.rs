@@ -110,7 +110,7 @@ fn agent_with_the_token_is_refused_however_it_connects() {
     let served = Served::of(world);
     let workspace = served.world.workspace("1");
     eventually("the agent is up", || workspace.join("attack.py").exists());
-    let printed = served.world.vik(&["status"]).expect(0).out;
+    let printed = served.world.vik(&["status", "--link"]).expect(0).out;
     let code = printed
         .split("code=")
         .nth(1)
