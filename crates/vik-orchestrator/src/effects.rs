@@ -19,7 +19,7 @@ use vik_workflow::LoadedWorkflow;
 pub use vik_session::removal::Removal;
 
 use crate::Progress;
-use crate::intake::{MoveResult, PullError};
+use crate::intake::PullError;
 
 /// A result that comes later. Its work does not wait until somebody polls it, and dropping it does
 /// not cancel the work.
@@ -44,9 +44,8 @@ pub trait Effects: Send {
     /// Looks up one issue. The error is a message for people.
     fn look_up(&mut self, issue: &IssueId) -> Task<Result<LookupResult, String>>;
 
-    /// Moves an issue to a state from the one that the tracker has it in. The error is a message for
-    /// people.
-    fn move_issue(&mut self, issue: &IssueId, to: &str) -> Task<Result<MoveResult, String>>;
+    /// Moves an issue from one state to another in the tracker. The error is a message for people.
+    fn move_issue(&mut self, issue: &IssueId, from: &str, to: &str) -> Task<Result<(), String>>;
 
     /// Starts an attempt, or recovers it if any daemon has started it before. The attempt reports
     /// its end to the handle, however it ends.

@@ -120,7 +120,13 @@ impl Orchestrator {
                 let now = self.now().wall;
                 self.retention.on_scanned(scan, now);
             }
-            TaskEnd::MovedBack(request, result) => self.on_moved_back(*request, result),
+            TaskEnd::FoundForMove(request, result) => {
+                let number = request.request;
+                if let Some(result) = self.on_found_for_move(*request, result) {
+                    self.requests.respond(number, result);
+                }
+            }
+            TaskEnd::MovedBack(request, from, result) => self.on_moved_back(*request, from, result),
             TaskEnd::ExpiredRemoved(expired, result) => self.on_expired_removed(expired, &result),
         }
     }

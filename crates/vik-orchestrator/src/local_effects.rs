@@ -27,7 +27,7 @@ use vik_workflow::{LoadedWorkflow, Prompts};
 use crate::effects::{
     Effects, ExpiredRemoval, ExpiryScan, PullContent, PullDigest, PullEnd, PullRequest, Removal, Task,
 };
-use crate::intake::{self, MoveResult, PullError};
+use crate::intake::{self, PullError};
 use crate::{Observer, OpenFiles, Progress, expired, pressure, service_state};
 
 /// The maximum number of concurrent lookups.
@@ -166,13 +166,13 @@ impl Effects for LocalEffects {
         Box::pin(async { task.await.unwrap_or_else(|bug| Err(format!("bug in Vik: {bug}"))) })
     }
 
-    fn move_issue(&mut self, issue: &IssueId, to: &str) -> Task<Result<MoveResult, String>> {
+    fn move_issue(&mut self, issue: &IssueId, from: &str, to: &str) -> Task<Result<(), String>> {
         let (host, workflow) = (Arc::clone(&self.host), Arc::clone(&self.workflow));
         let (cancel, slots) = (self.lookups.clone(), Arc::clone(&self.lookup_slots));
-        let (issue, to) = (issue.clone(), to.to_owned());
+        let (issue, from, to) = (issue.clone(), from.to_owned(), to.to_owned());
         let task = tokio::spawn(async move {
             let _permit = slots.acquire_owned().await;
-            intake::move_issue(&host, &workflow, &issue, &to, cancel.cancelled()).await
+            intake::move_issue(&host, &workflow, &issue, (&from, &to), cancel.cancelled()).await
         });
         Box::pin(async { task.await.unwrap_or_else(|bug| Err(format!("bug in Vik: {bug}"))) })
     }

@@ -4,15 +4,23 @@ use vik_api::ErrorBody;
 use vik_base::report::ErrorCode;
 use vik_core::ids::{IssueId, StageName};
 use vik_core::machine::Run;
-use vik_core::scheduler::{Actor, CommandResult, Input};
+use vik_core::scheduler::{Actor, CommandResult, Input, LookupResult};
 
-use crate::intake::MoveResult;
 use crate::tasks::MoveBack;
 use crate::{ActionResult, Orchestrator};
 
+fn failure(code: ErrorCode, message: String, hint: Option<String>) -> ActionResult {
+    Err(ErrorBody {
+        code: code.to_string(),
+        message,
+        hint,
+    })
+}
+
 impl Orchestrator {
-    /// Moves an issue back to the state of a stage. The next pull shows it, and the stage starts as
-    /// for any issue that gets there. Returns the response if nothing is to be moved.
+    /// Looks up an issue that a person wants moved back to the state of a stage. The next pull shows
+    /// the move, and the stage starts as for any issue that gets there. Returns the response if
+    /// nothing is to be moved.
     pub(crate) fn run_again(
         &mut self,
         issue: IssueId,
@@ -20,26 +28,18 @@ impl Orchestrator {
         by: Actor,
         request: u64,
     ) -> Option<ActionResult> {
-        let error = |code: ErrorCode, message: String, hint| {
-            Some(Err(ErrorBody {
-                code: code.to_string(),
-                message,
-                hint,
-            }))
-        };
         let Some(definition) = self.workflow.stage(&stage) else {
             let message = format!("the workflow has no stage `{stage}`");
-            return error(ErrorCode::UnknownStage, message, None);
+            return Some(failure(ErrorCode::UnknownStage, message, None));
         };
         let to = definition.when.first_state().to_owned();
         if self.workflow.tracker.is_none() {
             let message = "the workflow has no `issues.tracker`, so Vik cannot move issues".to_owned();
             let hint = format!("move the issue to `{to}` in the tracker: the stage then runs again");
-            return error(ErrorCode::BadRequest, message, Some(hint));
+            return Some(failure(ErrorCode::BadRequest, message, Some(hint)));
         }
-        let machine = self.scheduler.machine(&issue);
-        if machine.is_some_and(|machine| machine.runs().iter().any(Run::is_busy)) {
-            return Some(Ok(CommandResult::NoEffect("a stage of the issue is running")));
+        if let Some(result) = self.refuse_busy(&issue) {
+            return Some(result);
         }
         let request = MoveBack {
             issue,
@@ -48,12 +48,60 @@ impl Orchestrator {
             by,
             request,
         };
-        self.tasks.move_back(request, &mut *self.effects);
+        self.tasks.look_up_for_move(request, &mut *self.effects);
+        None
+    }
+
+    fn refuse_busy(&self, issue: &IssueId) -> Option<ActionResult> {
+        let machine = self.scheduler.machine(issue)?;
+        let is_busy = machine.runs().iter().any(Run::is_busy);
+        is_busy.then_some(Ok(CommandResult::NoEffect("a stage of the issue is running")))
+    }
+
+    /// Moves the issue that was looked up, if the stage will take it then. Returns the response if
+    /// nothing is to be moved.
+    pub(crate) fn on_found_for_move(
+        &mut self,
+        request: MoveBack,
+        found: Result<LookupResult, String>,
+    ) -> Option<ActionResult> {
+        let mut issue = match found {
+            Ok(LookupResult::Snapshot(issue)) => *issue,
+            Ok(LookupResult::Missing) => return Some(Ok(CommandResult::UnknownIssue)),
+            Ok(LookupResult::Unknown) => {
+                let message = "the tracker did not show the issue".to_owned();
+                return Some(failure(ErrorCode::TrackerFailed, message, None));
+            }
+            Err(message) => return Some(failure(ErrorCode::TrackerFailed, message, None)),
+        };
+        // It can have started, and the workflow can have changed, during the lookup.
+        if let Some(result) = self.refuse_busy(&request.issue) {
+            return Some(result);
+        }
+        let from = std::mem::replace(&mut issue.state, request.to.as_str().into()).to_string();
+        if from == request.to {
+            self.refresh();
+            let same = CommandResult::NoEffect("the issue is in the state of the stage already");
+            return Some(Ok(same));
+        }
+        let stage = self.workflow.stage(&request.stage);
+        if !stage.is_some_and(|stage| issue.is_taken_by(&stage.when)) {
+            let labels = stage
+                .map(|stage| stage.when.labels.join("`, `"))
+                .unwrap_or_default();
+            let message = format!(
+                "the stage `{}` takes only issues with the labels `{labels}`",
+                request.stage
+            );
+            let hint = "add them in the tracker first".to_owned();
+            return Some(failure(ErrorCode::BadRequest, message, Some(hint)));
+        }
+        self.tasks.move_back(request, from, &mut *self.effects);
         None
     }
 
     /// Responds to a request to run a stage again, and records the move.
-    pub(crate) fn on_moved_back(&mut self, move_back: MoveBack, result: Result<MoveResult, String>) {
+    pub(crate) fn on_moved_back(&mut self, move_back: MoveBack, from: String, result: Result<(), String>) {
         let MoveBack {
             issue,
             stage,
@@ -62,7 +110,7 @@ impl Orchestrator {
             request,
         } = move_back;
         let result = match result {
-            Ok(MoveResult::Moved { from }) => {
+            Ok(()) => {
                 self.handle(Input::MovedBack {
                     issue,
                     stage,
@@ -73,18 +121,7 @@ impl Orchestrator {
                 self.refresh();
                 Ok(CommandResult::Done(1))
             }
-            Ok(MoveResult::AlreadyThere) => {
-                self.refresh();
-                Ok(CommandResult::NoEffect(
-                    "the issue is in the state of the stage already",
-                ))
-            }
-            Ok(MoveResult::Missing) => Ok(CommandResult::UnknownIssue),
-            Err(message) => Err(ErrorBody {
-                code: ErrorCode::TrackerFailed.to_string(),
-                message,
-                hint: None,
-            }),
+            Err(message) => failure(ErrorCode::TrackerFailed, message, None),
         };
         self.requests.respond(request, result);
     }

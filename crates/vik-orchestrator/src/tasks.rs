@@ -13,7 +13,6 @@ use vik_store::ledger::CommitError;
 
 use crate::commit_queue::CommitQueue;
 use crate::effects::{Effects, ExpiredRemoval, ExpiryScan, Removal, Task};
-use crate::intake::MoveResult;
 
 /// The number of issues of which the last error of a lookup is kept, so that it is logged once.
 const MAX_LOOKUP_ERRORS: usize = 1000;
@@ -23,8 +22,10 @@ pub(crate) enum TaskEnd {
     LookedUp(IssueId, Result<LookupResult, String>),
     Removed(IssueId, RemovalCause, Removal),
     Scanned(ExpiryScan),
-    /// An issue was moved for [`Action::RunAgain`](vik_api::Action::RunAgain).
-    MovedBack(Box<MoveBack>, Result<MoveResult, String>),
+    /// An issue was looked up for [`Action::RunAgain`](vik_api::Action::RunAgain).
+    FoundForMove(Box<MoveBack>, Result<LookupResult, String>),
+    /// It was moved from this state.
+    MovedBack(Box<MoveBack>, String, Result<(), String>),
     ExpiredRemoved(Expired, Result<ExpiredRemoval, String>),
     /// The ledger was asked for an issue that a lookup has found.
     Recalled(IssueId, LookupResult, Result<Recall, CommitError>),
@@ -66,9 +67,14 @@ impl BackgroundTasks {
         self.push(async { TaskEnd::LookedUp(issue, lookup.await) });
     }
 
-    pub(crate) fn move_back(&self, request: MoveBack, effects: &mut dyn Effects) {
-        let result = effects.move_issue(&request.issue, &request.to);
-        self.push(async move { TaskEnd::MovedBack(Box::new(request), result.await) });
+    pub(crate) fn look_up_for_move(&self, request: MoveBack, effects: &mut dyn Effects) {
+        let result = effects.look_up(&request.issue);
+        self.push(async move { TaskEnd::FoundForMove(Box::new(request), result.await) });
+    }
+
+    pub(crate) fn move_back(&self, request: MoveBack, from: String, effects: &mut dyn Effects) {
+        let result = effects.move_issue(&request.issue, &from, &request.to);
+        self.push(async move { TaskEnd::MovedBack(Box::new(request), from, result.await) });
     }
 
     pub(crate) fn remove_workspace(&self, issue: Box<Issue>, cause: RemovalCause, effects: &mut dyn Effects) {

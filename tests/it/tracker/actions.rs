@@ -459,3 +459,19 @@ fn stage_runs_again_when_a_person_has_the_issue_moved_back() {
     assert_eq!(missing.expect_status(404).json()["code"], "unknown_issue");
     daemon.stop().expect(0);
 }
+
+#[test]
+fn issue_that_the_stage_would_not_take_is_not_moved_back() {
+    let tracked = Tracked::new("ok").work("when", json!({"state": "todo", "labels": ["ai"]}));
+    let world = &tracked.world;
+    world.vik(&["issue", "move", "1", "done"]).expect(0);
+    let daemon = world.daemon();
+    let client = HttpClient::unix(world.instance().join("vik.sock"));
+    let reply = client.post("/api/v1/issues/1/run-again", &json!({"stage": "work"}));
+    let reply = reply.expect_status(400).json();
+    let detail = reply["detail"].as_str().unwrap();
+    assert!(detail.contains("only issues with the labels `ai`"), "{reply}");
+    assert_eq!(tracked.issue("1")["state"], "done");
+    assert_eq!(tracked.changes(), Vec::<String>::new());
+    daemon.stop().expect(0);
+}

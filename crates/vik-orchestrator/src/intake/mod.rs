@@ -20,7 +20,7 @@ use vik_session::secrets::masked::read_tail;
 use vik_session::secrets::{Resolver, SecretError};
 use vik_workspace::fs::create_private_dir_all;
 
-pub use move_issue::{MoveResult, move_issue};
+pub use move_issue::move_issue;
 pub use show::{ShowError, show};
 
 /// The maximum output of a pull, in bytes.

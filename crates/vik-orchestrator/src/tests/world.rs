@@ -30,7 +30,7 @@ use vik_session::attempt::{AttemptEnd, AttemptHandle, AttemptLink, Finish};
 use vik_store::ledger::{CommitError, LedgerError};
 use vik_workflow::LoadedWorkflow;
 
-use crate::intake::{MoveResult, PullError};
+use crate::intake::PullError;
 use crate::signals::Signals;
 use crate::*;
 
@@ -229,7 +229,7 @@ impl Effects for ScriptedEffects {
         panic!("no workflow has `issues.show`")
     }
 
-    fn move_issue(&mut self, _: &IssueId, _: &str) -> Task<Result<MoveResult, String>> {
+    fn move_issue(&mut self, _: &IssueId, _: &str, _: &str) -> Task<Result<(), String>> {
         panic!("no workflow has `issues.tracker`")
     }
 
