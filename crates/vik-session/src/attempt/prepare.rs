@@ -126,13 +126,10 @@ impl ScriptRunner<'_> {
             (Hook::Verify, &stage.verify, context),
             (Hook::AfterRun, &stage.after_run, &after),
         ] {
-            let rendered = source
-                .as_ref()
-                .map(|source| vik_template::script(source, context));
-            // Only the agent knows its result.
-            if let Some(Err(error @ TemplateError::Undefined { .. })) = rendered
-                && !matches!(&error, TemplateError::Undefined { name, .. } if name.starts_with("session.result"))
-            {
+            // Only the agent knows its result, which a script can also name by another variable.
+            let source = source.as_ref().filter(|source| !source.contains("result"));
+            let rendered = source.map(|source| vik_template::script(source, context));
+            if let Some(Err(error @ TemplateError::Undefined { .. })) = rendered {
                 return Err(cx.hook_failure(&HookError::Template {
                     name: hook.to_string(),
                     source: Box::new(error),
