@@ -286,12 +286,22 @@ fn next_steps(choice: &Choice, workflow: &Path, written: &[PathBuf], has_key: bo
             "the key of the provider in `agents`",
         ));
     }
+    if choice.agent == AgentKind::Command {
+        let script = workflow.with_file_name("agent.sh");
+        let edit = format!("edit {}", clean(&script.display().to_string()));
+        lines.push((edit, "put the command of your agent into its last lines"));
+    }
     if choice.repository != Repository::None {
         lines.push((commit(workflow, written), "agents work on what is committed"));
     }
     let first_steps = files::first_steps(choice.tracker).iter();
-    lines.extend(first_steps.map(|(command, description)| ((*command).to_owned(), *description)));
     let run = |verb: &str| with_workflow(verb, workflow);
+    lines.extend(
+        first_steps.map(|(command, description)| match command.starts_with("vik ") {
+            true => (run(command), *description),
+            false => ((*command).to_owned(), *description),
+        }),
+    );
     lines.push((run("vik run --dry-run"), "show what would start"));
     lines.push((run("vik run --once"), "run until no work is left"));
     let mut out = "\nNext:\n".to_owned();

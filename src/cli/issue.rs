@@ -9,7 +9,6 @@ mod text;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::path::Path;
 
@@ -18,22 +17,26 @@ use serde_json::json;
 use vik_tracker::{NewIssue, TrackedIssue, Tracker, TrackerError};
 use vik_workflow::WorkflowFile;
 
+use super::doctor::used_states;
 use args::IssueCommand;
 pub use args::{Author, IssueArgs};
 pub use text::report_broken;
 use text::{array, clean, pretty, show, table};
 
-/// Runs a verb: writes data to `out` and skipped files to `err`. Returns the exit code.
+/// Runs a verb: writes data to `out` and skipped files to `err`. Without `--dir`, the issues are next
+/// to the workflow file. Returns the exit code.
 ///
 /// # Errors
 /// If the verb failed. The error has its own exit code, code and hint.
 pub fn run(
+    workflow: &Path,
     args: &IssueArgs,
     stdin: &mut dyn Read,
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> Result<u8, TrackerError> {
-    let tracker = Tracker::new(&args.dir);
+    let dir = args.dir.clone();
+    let tracker = Tracker::new(dir.unwrap_or_else(|| workflow.with_file_name("issues")));
     let now = Timestamp::now();
     let printed = match &args.command {
         IssueCommand::New {
@@ -126,20 +129,13 @@ pub fn unknown_state(workflow: &Path, args: &IssueArgs) -> Option<String> {
         return None;
     };
     let loaded = WorkflowFile::valid(workflow, |_| {}).ok()?;
-    let policy = &loaded.workflow.issue;
-    let mut known: Vec<&str> = Vec::new();
-    for stage in &policy.stages {
-        known.extend(stage.when.states.iter().map(String::as_str));
-        known.extend(stage.start_state.iter().map(|start| start.state.as_str()));
-    }
-    known.extend(policy.terminal_states.iter().map(String::as_str));
-    if known.contains(&state.as_str()) {
+    let mut known = used_states(&loaded.workflow);
+    known.extend(loaded.workflow.issue.terminal_states.iter().cloned());
+    if known.contains(state) {
         return None;
     }
-    let mut seen = BTreeSet::new();
-    known.retain(|state| seen.insert(*state));
     Some(format!(
-        "warning: `{}` is neither the state of a stage nor a terminal state; known states: {}\n",
+        "warning: the workflow does not use the state `{}`; known states: {}\n",
         clean(state),
         clean(&known.join(", "))
     ))

@@ -197,7 +197,7 @@ fn workflow_of_hook(given: &Path) -> PathBuf {
 
 fn issue_verb(workflow: &Path, args: &issue::IssueArgs) -> CliResult {
     let (mut stdin, mut stdout, mut stderr) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
-    match issue::run(args, &mut stdin, &mut stdout, &mut stderr) {
+    match issue::run(workflow, args, &mut stdin, &mut stdout, &mut stderr) {
         Ok(code) => {
             if let Some(warning) = issue::unknown_state(&workflow_of_hook(workflow), args) {
                 warn(&warning);

@@ -71,6 +71,7 @@ fn verbs_all_have_help_text() {
         "uninstall",
         "runs",
         "show",
+        "diff",
         "logs",
         "report",
         "top",

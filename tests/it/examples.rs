@@ -92,7 +92,7 @@ fn example_finishes_its_work_and_then_has_nothing_to_do() {
     let first = example.vik(&["run", "--once", "workflow.example.yml"]).expect(0);
     example.env.assert_nothing_left();
     assert!(
-        first.out.contains("6 attempts: 6 succeeded, 0 not; "),
+        first.out.contains("6 attempts: 6 succeeded, 0 failed; "),
         "{}",
         first.out
     );
@@ -104,8 +104,9 @@ fn example_finishes_its_work_and_then_has_nothing_to_do() {
                 .find(|row| row.split_whitespace().take(2).eq([issue, stage]));
             let row = row.unwrap_or_else(|| panic!("no row of {issue} {stage}: {}", first.out));
             assert!(row.contains(" succeeded ") && row.contains(" $0.00 "), "{row}");
-            let log = row.split_whitespace().last().unwrap();
-            assert!(Path::new(log).is_file(), "{row}");
+            let session = row.split_whitespace().last().unwrap();
+            let log = example.vik(&["logs", "-w", "workflow.example.yml", "--session", session]);
+            assert!(log.expect(0).out.contains(stage), "{row}");
         }
         let workspace = example.workspace(issue);
         let ahead = example.git(&workspace, &["rev-list", "--count", "origin/main..HEAD"]);

@@ -152,7 +152,7 @@ fn works_and_commits(test: &str, agent: RealAgent, model: Option<&str>) {
         (&json!("ended"), &json!("succeeded"))
     );
     assert_eq!(runs[0]["attempts"][0]["usage"], *usage);
-    assert!(done.out.contains("1 succeeded, 0 not"), "{}", done.out);
+    assert!(done.out.contains("1 succeeded, 0 failed"), "{}", done.out);
 }
 
 #[test]
@@ -365,7 +365,7 @@ fn codex_plans_and_claude_implements_two_issues_at_once() {
             .unwrap();
         assert_eq!(String::from_utf8_lossy(&log.stdout), "Implement\nPlan\nbase\n");
     }
-    assert!(done.out.contains("4 succeeded, 0 not"), "{}", done.out);
+    assert!(done.out.contains("4 succeeded, 0 failed"), "{}", done.out);
 }
 
 // --- conversations and budgets

@@ -25,7 +25,7 @@ pub struct DiffArgs {
     #[command(flatten)]
     pub issue: RequiredIssue,
     /// Show what one attempt changed; a prefix of its session id is enough
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", add = super::completion::sessions())]
     pub attempt: Option<String>,
     /// Show only the commits, and the files with their numbers of lines
     #[arg(long, conflicts_with = "json")]

@@ -37,6 +37,7 @@ use vik_workflow_reader::Severity;
 pub use check::{Check, Examination, Status};
 pub use text::{TextOptions, json, next_step, text};
 pub use tracker::offer as offer_states;
+pub(in crate::cli) use tracker::used_states;
 
 pub(super) use probe::find as find_program;
 

@@ -133,7 +133,7 @@ async fn states(call: &Call<'_>, tracker: &Capabilities, cancel: &CancellationTo
 
 /// Returns the states of the stages, those to which their hooks move issues, and those that their
 /// agents may ask for.
-fn used_states(workflow: &Workflow) -> Vec<String> {
+pub(in crate::cli) fn used_states(workflow: &Workflow) -> Vec<String> {
     let mut used = Vec::new();
     for stage in &workflow.issue.stages {
         let rule = stage

@@ -217,7 +217,7 @@ fn generated_workflow_and_next_steps_match_snapshots() {
     Next:
       export ANTHROPIC_API_KEY=…
           the key of the provider in `agents`
-      vik issue new "TITLE" --body "TEXT"
+      vik issue new "TITLE" --body "TEXT" --workflow w.yml
           create an issue
       vik run --dry-run --workflow w.yml
           show what would start

@@ -10,15 +10,9 @@ use crate::cli::completion::{states, tracked_issues};
 /// Manage issues as Markdown files, one file per issue
 #[derive(Debug, Args)]
 pub struct IssueArgs {
-    /// Folder with the issues
-    #[arg(
-        long,
-        global = true,
-        env = "VIK_ISSUES_DIR",
-        default_value = "issues",
-        value_name = "DIR"
-    )]
-    pub dir: PathBuf,
+    /// Folder with the issues [default: `issues` next to the workflow file]
+    #[arg(long, global = true, env = "VIK_ISSUES_DIR", value_name = "DIR")]
+    pub dir: Option<PathBuf>,
 
     /// The command to run
     #[command(subcommand)]

@@ -16,7 +16,13 @@ fn vik_issue(dir: &Path, args: &[&str], stdin: &str) -> (u8, String, String) {
         .chain(args.iter().copied());
     let cli = TestCli::try_parse_from(cli).unwrap();
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let code = run(&cli.issue, &mut stdin.as_bytes(), &mut out, &mut err);
+    let code = run(
+        Path::new("workflow.yml"),
+        &cli.issue,
+        &mut stdin.as_bytes(),
+        &mut out,
+        &mut err,
+    );
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().replace(&dir, "DIR");
     match code {
         Ok(code) => (code, text(out), text(err)),
@@ -155,6 +161,16 @@ fn listing_fails_only_when_all_files_are_broken() {
 }
 
 #[test]
+fn issues_are_next_to_the_workflow_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let workflow = dir.path().join("conf/workflow.yml");
+    let cli = TestCli::try_parse_from(["vik-issue", "new", "A title"]).unwrap();
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    run(&workflow, &cli.issue, &mut "".as_bytes(), &mut out, &mut err).unwrap();
+    assert!(dir.path().join("conf/issues/1-a-title.md").is_file());
+}
+
+#[test]
 fn move_to_a_state_without_a_meaning_is_warned_about() {
     let dir = tempfile::tempdir().unwrap();
     let workflow = dir.path().join("workflow.yml");
@@ -166,13 +182,14 @@ fn move_to_a_state_without_a_meaning_is_warned_about() {
     let text = "issues: { pull: { command: list } }\n\
                 agents: { a: { runtime: codex, model: m } }\n\
                 issue:\n  terminal_states: [done]\n  stages:\n    \
-                work: { when: { state: todo }, agent: a, prompt: p }\n";
+                work: { when: { state: todo }, agent: a, prompt: p,\n            \
+                hooks: { after_run: vik tracker workflow move --to review } }\n";
     std::fs::write(&workflow, text).unwrap();
-    for known in ["todo", "done"] {
+    for known in ["todo", "done", "review"] {
         assert_eq!(warning(known), None, "{known}");
     }
     assert_eq!(
         warning("non\u{1b}sense").unwrap(),
-        "warning: `non sense` is neither the state of a stage nor a terminal state; known states: todo, done\n"
+        "warning: the workflow does not use the state `non sense`; known states: todo, review, done\n"
     );
 }

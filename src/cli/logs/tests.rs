@@ -179,6 +179,8 @@ fn script_is_shown_with_its_output_and_failure() {
         ),
         "{text}"
     );
+    // The script without output has not used up the heading with the date.
+    assert!(text.lines().next().unwrap().contains("2026-"), "{text}");
 }
 
 #[test]

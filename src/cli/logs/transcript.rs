@@ -32,6 +32,8 @@ struct SessionState {
     /// The call whose lines are the last printed ones.
     open: Option<String>,
     tokens: u64,
+    /// Whether the heading with agent, date and title was printed.
+    has_heading: bool,
 }
 
 impl Transcript {
@@ -72,7 +74,6 @@ impl Transcript {
         body: impl FnOnce(&mut SessionState, OutputStyle) -> Option<String>,
     ) -> String {
         let id = record.session_id;
-        let is_new = !self.sessions.contains_key(&id);
         let session = self.sessions.entry(id).or_default();
         if self.last != Some(id) {
             // The last lines of this session are not directly above.
@@ -86,10 +87,10 @@ impl Transcript {
             if self.last.is_some() {
                 out.push('\n');
             }
-            let heading = if is_new {
-                heading(record)
-            } else {
+            let heading = if std::mem::replace(&mut session.has_heading, true) {
                 vec![short(record)]
+            } else {
+                heading(record)
             };
             out.push_str(&self.paper.lines(heading));
         }
