@@ -380,8 +380,14 @@ fn listen(address: SocketAddr) -> Result<Tcp, Failure> {
         tracing::warn!(%address, "serving HTTP to other machines without encryption");
     }
     Tcp::bind(address).map_err(|error| {
-        Failure::failed(ErrorCode::Listen, format!("cannot listen at {address}"), &error)
-            .hint("another program may be using the port; `--port 0` selects a free one, also instead of `http.port`")
+        let hint = match error.kind() {
+            std::io::ErrorKind::AddrNotAvailable => {
+                "this machine does not have the address; correct `--bind-address` or `http.bind`"
+            }
+            std::io::ErrorKind::PermissionDenied => "choose a port of 1024 or above",
+            _ => "another program may be using the port; `--port 0` selects a free one, also instead of `http.port`",
+        };
+        Failure::failed(ErrorCode::Listen, format!("cannot listen at {address}"), &error).hint(hint)
     })
 }
 
