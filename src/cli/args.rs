@@ -41,7 +41,7 @@ use super::uninstall::UninstallArgs;
     arg_required_else_help = true,
     after_help = "`vik COMMAND --help` shows the arguments and examples of a command.\n\nExit codes: 0 \
                   success, 1 a run failed, 2 usage error, 3 invalid workflow, 4 no daemon, 5 \
-                  already running, 6 timed out, 7 budget exceeded, 8 no pull succeeded or issue not found, \
+                  already running, 6 timed out, 7 a limit was reached, 8 no pull succeeded or issue not found, \
                   9 no progress, 10 work is waiting, 70 bug, 130 interrupted."
 )]
 pub struct Cli {
