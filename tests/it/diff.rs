@@ -117,6 +117,31 @@ fn diff_is_the_same_before_and_after_push_merge_and_removal() {
     assert!(text.contains("A     +1     -0 b\n"), "{text}");
 }
 
+/// Returns a world in which an agent has run a command, the repository around the workflow, and the
+/// diff of the issue.
+fn ran(command: &str) -> (World, PathBuf, Value) {
+    let (world, source) = cloned(&format!("SCRIPT: run {command}; ok"));
+    world.once().expect(0);
+    let found = diff(&world, &[]);
+    (world, source, found)
+}
+
+fn note(diff: &Value) -> &str {
+    diff["note"].as_str().unwrap()
+}
+
+#[test]
+fn diff_compares_with_the_recorded_start_if_the_default_branch_was_moved() {
+    let (_world, source, found) = ran(&format!(
+        "git checkout -q --orphan other && echo evil > b && git add b && {COMMIT} -m evil && \
+         git update-ref refs/remotes/origin/HEAD HEAD"
+    ));
+    assert_eq!(found["base"], git(&source, "git rev-parse main").trim());
+    assert_eq!(files(&found), ["added b +1 -0"]);
+    assert_eq!(subjects(&found), ["evil"]);
+    assert!(note(&found).contains("not in the branch"), "{found}");
+}
+
 #[test]
 fn diff_without_git_and_of_a_running_attempt_are_from_snapshots() {
     let world = World::new(&[("1", "todo")]).work(

@@ -99,9 +99,12 @@ impl<'a> Sources<'a> {
             let end = end.unwrap_or_else(|| last.clone());
             let tip = Tip::Commit(&end);
             let mut view = branch_diff(found.git, found.branch, &end, tip, &past.bases).await;
-            view.note.get_or_insert_with(|| {
-                "the workspace no longer exists: the commits in the repository of the workflow".to_owned()
-            });
+            let mut note =
+                "the workspace no longer exists: the commits in the repository of the workflow".to_owned();
+            if let Some(other) = view.note {
+                note = format!("{note}; {other}");
+            }
+            view.note = Some(note);
             return Some(view);
         }
         if past.changes.is_empty() && past.is_unknown && !self.layout.issue_dir(issue).exists() {

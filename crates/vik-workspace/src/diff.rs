@@ -127,32 +127,73 @@ impl<'s> Repository<'s> {
         branch: Option<&str>,
         recorded: &[String],
     ) -> (String, Option<String>) {
+        let recorded: Vec<_> = recorded.iter().filter(|commit| is_id(commit)).collect();
         let mut start = None;
-        for commit in recorded.iter().filter(|commit| is_id(commit)) {
+        for commit in &recorded {
             if self.is_ancestor(commit, tip).await {
-                start = Some(commit.clone());
+                start = Some(*commit);
                 break;
             }
         }
         let merge_base = self.merge_base(tip, branch).await;
-        match (start, merge_base) {
-            (None, None) => {
-                let note = "compared with the last commit: nothing shows where the work started";
-                (tip.to_owned(), Some(note.to_owned()))
-            }
-            (None, Some((base, _))) => (base, None),
-            (Some(start), Some((base, default)))
-                if base != tip && base != start && self.is_ancestor(&start, &base).await =>
-            {
-                let start: String = start.chars().take(12).collect();
-                let note = format!(
-                    "compared with the merge base with `{default}`, which is later than {start}, where the first \
-                     run started"
-                );
-                (base, Some(note))
-            }
-            (Some(start), _) => (start, None),
+        let Some(start) = start else {
+            return self.base_without_start(tip, merge_base, &recorded).await;
+        };
+        if let Some((base, default)) = merge_base
+            && base != tip
+            && base != *start
+            && self.is_ancestor(start, &base).await
+        {
+            let note = format!(
+                "compared with the merge base with `{default}`, which is later than {}, where the first run \
+                 started",
+                shortened(start)
+            );
+            return (base, Some(note));
         }
+        let note = recorded.first().filter(|first| **first != start).map(|first| {
+            format!(
+                "the first run started at {}, which is not in the branch: compared with the start of a later run",
+                shortened(first)
+            )
+        });
+        (start.clone(), note)
+    }
+
+    /// Returns the base of a branch that contains no recorded commit. The merge base alone would hide
+    /// all changes if an agent moved the default branch to the tip.
+    async fn base_without_start(
+        &self,
+        tip: &str,
+        merge_base: Option<(String, &str)>,
+        recorded: &[&String],
+    ) -> (String, Option<String>) {
+        let Some(first) = recorded.first() else {
+            return match merge_base {
+                Some((base, _)) => (base, None),
+                None => {
+                    let note = "compared with the last commit: nothing shows where the work started";
+                    (tip.to_owned(), Some(note.to_owned()))
+                }
+            };
+        };
+        let reason = format!(
+            "the first run started at {}, which is not in the branch",
+            shortened(first)
+        );
+        if let Some((base, default)) = merge_base.filter(|(base, _)| base != tip) {
+            let note = format!("{reason}: compared with the merge base with `{default}`");
+            return (base, Some(note));
+        }
+        // A comparison needs no common history.
+        for commit in recorded {
+            if let Some(commit) = self.commit(commit).await {
+                let note = format!("{reason}: compared with {}", shortened(&commit));
+                return (commit, Some(note));
+            }
+        }
+        let note = format!("{reason}, and no longer in the repository: compared with the last commit");
+        (tip.to_owned(), Some(note))
     }
 
     /// Returns the merge base of a commit with the default branch, and the name of that branch.
@@ -264,6 +305,10 @@ impl<'s> Repository<'s> {
         }
         Ok((files, left_out))
     }
+}
+
+fn shortened(id: &str) -> &str {
+    id.get(..12).unwrap_or(id)
 }
 
 /// Parses a line of the log of commits.
