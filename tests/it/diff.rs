@@ -96,7 +96,7 @@ fn diff_is_the_same_before_and_after_push_merge_and_removal() {
     };
     let pushed = of_issue();
     assert_eq!(files(&pushed), ["modified a +2 -0", "added b +1 -0"]);
-    assert_eq!(pushed["note"], Value::Null);
+    assert_eq!(pushed["note"], "1 file has changes that are not committed");
     git(&source, "git reset -q --hard; git merge -q vik/1");
     let workspace = world.workspace("1");
     git(&workspace, "git fetch -q");
@@ -131,6 +131,21 @@ fn note(diff: &Value) -> &str {
 }
 
 #[test]
+fn diff_shows_commits_that_the_work_tree_hides() {
+    let (_world, _, found) = ran(&format!(
+        "echo evil >> a && echo evil > b && git add a b && {COMMIT} -m evil && echo zero > a && rm b && \
+         echo new > c && git config core.worktree /tmp"
+    ));
+    let expected = ["modified a +1 -0", "added b +1 -0", "added c +1 -0"];
+    assert_eq!(files(&found), expected);
+    assert_eq!(
+        note(&found),
+        "3 files have changes that are not committed, of which 2 also changed in commits: only those changes \
+         are shown"
+    );
+}
+
+#[test]
 fn diff_compares_with_the_recorded_start_if_the_default_branch_was_moved() {
     let (_world, source, found) = ran(&format!(
         "git checkout -q --orphan other && echo evil > b && git add b && {COMMIT} -m evil && \
@@ -140,6 +155,47 @@ fn diff_compares_with_the_recorded_start_if_the_default_branch_was_moved() {
     assert_eq!(files(&found), ["added b +1 -0"]);
     assert_eq!(subjects(&found), ["evil"]);
     assert!(note(&found).contains("not in the branch"), "{found}");
+}
+
+#[test]
+fn diff_gives_each_file_its_own_patch() {
+    let (_world, _, found) = ran(&format!(
+        "rm a && ln -s target a && echo x > 'b \"ü' && echo y > c && git add . && {COMMIT} -m all"
+    ));
+    let patches = found["files"].as_array().unwrap().iter();
+    let patches: Vec<_> = patches
+        .map(|file| (file["path"].as_str().unwrap(), file["patch"].as_str().unwrap()))
+        .collect();
+    let link = "@@ -1 +0,0 @@\n-zero\n@@ -0,0 +1 @@\n+target\n\\ No newline at end of file\n";
+    let added = |line: &str| format!("@@ -0,0 +1 @@\n+{line}\n");
+    assert_eq!(patches, [("a", link), ("b \"ü", &added("x")), ("c", &added("y"))]);
+}
+
+#[test]
+fn diff_has_the_branch_despite_a_nested_empty_repository() {
+    let (_world, _, found) = ran(&format!(
+        "echo one >> a && {COMMIT} -am one && git init -q nested && echo loose > b"
+    ));
+    assert_eq!(files(&found), ["modified a +1 -0", "added b +1 -0"]);
+    assert_eq!(subjects(&found), ["one"]);
+    assert_eq!(
+        note(&found),
+        "some new files could not be read; 1 file has changes that are not committed"
+    );
+}
+
+#[test]
+fn diff_writes_nothing_into_the_objects_of_the_workspace() {
+    let (world, _, found) = ran("echo loose > b");
+    assert_eq!(files(&found), ["added b +1 -0"]);
+    // The folder of the empty object.
+    let objects = world.workspace("1").join(".git/objects/e6");
+    let _ = std::fs::remove_dir_all(&objects);
+    let outside = world.env.work().join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    std::os::unix::fs::symlink(&outside, &objects).unwrap();
+    assert_eq!(files(&diff(&world, &[])), ["added b +1 -0"]);
+    assert!(std::fs::read_dir(&outside).unwrap().next().is_none());
 }
 
 #[test]

@@ -13,7 +13,7 @@ use vik_proc::Supervisor;
 use vik_session::provenance::{Record, Trace};
 use vik_store::{AttemptFiles, History, PastAttempt};
 use vik_workspace::changes::{Base, Bounds, Changes, Store};
-use vik_workspace::{Commits, Layout, Repository, Tip, fs as private, net_changes};
+use vik_workspace::{Commits, Files, Layout, Repository, fs as private, net_changes};
 
 /// The maximum size of a recorded commit id, in bytes.
 const MAX_COMMIT_ID: usize = 64;
@@ -59,14 +59,14 @@ impl<'a> Sources<'a> {
                 let commits = repository.git.commits(base, head).await;
                 (view.commits, view.commits_left_out) = commits.unwrap_or_default();
                 if net.incomplete
-                    && let Ok(files) = repository.git.files(base, Tip::Commit(head)).await
+                    && let Ok(files) = repository.git.files(base, head).await
                 {
                     (view.files, view.files_left_out) = files;
                     notes = vec!["only what was committed: other contents are no longer stored".to_owned()];
                 }
             }
         }
-        view.note = (!notes.is_empty()).then(|| notes.join("; "));
+        view.note = joined(&notes);
         view
     }
 
@@ -79,7 +79,7 @@ impl<'a> Sources<'a> {
                 Some(head) => {
                     let bases = self.past(issue, PastParts::Bases).await.bases;
                     let branch = git.branch().await;
-                    return Some(branch_diff(git, branch, &head, Tip::WorkTree, &bases).await);
+                    return Some(branch_diff(git, branch, &head, WorkTree::Added, &bases).await);
                 }
                 None => "the repository has no commits".to_owned(),
             },
@@ -97,8 +97,7 @@ impl<'a> Sources<'a> {
                 None => None,
             };
             let end = end.unwrap_or_else(|| last.clone());
-            let tip = Tip::Commit(&end);
-            let mut view = branch_diff(found.git, found.branch, &end, tip, &past.bases).await;
+            let mut view = branch_diff(found.git, found.branch, &end, WorkTree::Ignored, &past.bases).await;
             let mut note =
                 "the workspace no longer exists: the commits in the repository of the workflow".to_owned();
             if let Some(other) = view.note {
@@ -167,29 +166,50 @@ struct Found<'a> {
     branch: Option<String>,
 }
 
+/// Whether the diff of a branch has what is not committed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum WorkTree {
+    Added,
+    Ignored,
+}
+
 async fn branch_diff(
     git: Repository<'_>,
     branch: Option<String>,
     head: &str,
-    tip: Tip<'_>,
+    work_tree: WorkTree,
     bases: &[String],
 ) -> DiffView {
     let (base, note) = git.base(head, branch.as_deref(), bases).await;
+    let mut notes: Vec<String> = note.into_iter().collect();
     let commits: Result<Commits, String> = git.commits(&base, head).await;
     let (commits, commits_left_out) = commits.unwrap_or_default();
-    match git.files(&base, tip).await {
-        Ok((files, files_left_out)) => DiffView {
-            schema: SCHEMA,
-            base: Some(base),
-            branch,
-            commits,
-            commits_left_out,
-            files,
-            files_left_out,
-            note,
-        },
-        Err(why) => empty(&why),
+    let mut files = match git.files(&base, head).await {
+        Ok(files) => files,
+        Err(why) => {
+            notes.push(format!("the committed files cannot be compared: {why}"));
+            Files::default()
+        }
+    };
+    if work_tree == WorkTree::Added {
+        notes.extend(git.add_uncommitted(head, &mut files).await);
     }
+    let (files, files_left_out) = files;
+    DiffView {
+        schema: SCHEMA,
+        base: Some(base),
+        branch,
+        commits,
+        commits_left_out,
+        files,
+        files_left_out,
+        note: joined(&notes),
+    }
+}
+
+/// Joins notes; `None` if there is none.
+fn joined(notes: &[String]) -> Option<String> {
+    (!notes.is_empty()).then(|| notes.join("; "))
 }
 
 /// Returns a diff of nothing, for this reason.

@@ -2,11 +2,12 @@
 
 mod contents;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use jiff::Timestamp;
 use vik_api::{CommitView, FileChange, FileDiff};
+use vik_base::report::count;
 use vik_proc::Supervisor;
 
 pub use self::contents::{Net, net_changes};
@@ -39,14 +40,6 @@ const DEFAULT_BRANCHES: [&str; 5] = [
 pub struct Repository<'s> {
     supervisor: &'s Supervisor,
     view: InspectionView,
-}
-
-/// The state of a repository that is compared with a base.
-#[derive(Clone, Copy, Debug)]
-pub enum Tip<'a> {
-    /// The files of the work tree, with those that are not in git's index.
-    WorkTree,
-    Commit(&'a str),
 }
 
 /// Commits, oldest first, and the number of those that are left out.
@@ -244,67 +237,126 @@ impl<'s> Repository<'s> {
         Ok((commits, left_out))
     }
 
-    /// Returns the files that differ between a commit and `tip`.
+    /// Returns the files that differ between two commits.
     ///
     /// # Errors
     /// Returns the reason if git fails, such as for a missing commit.
-    pub async fn files(self, base: &str, tip: Tip<'_>) -> Result<Files, String> {
-        if !is_id(base) || matches!(tip, Tip::Commit(tip) if !is_id(tip)) {
+    pub async fn files(&self, base: &str, tip: &str) -> Result<Files, String> {
+        if !is_id(base) || !is_id(tip) {
             return Err("no commit is known".to_owned());
         }
-        let Self { supervisor, view } = self;
-        let (view, commits) = match tip {
-            Tip::Commit(tip) => (view, vec![base, tip]),
-            Tip::WorkTree => {
-                // New files are added to an index of Vik's own, so that they are part of the diff.
-                let view = view.with_own_index().map_err(|error| error.to_string())?;
-                let args = ["add", "--intent-to-add", "--ignore-errors", "--", "."];
-                view.git(supervisor, &args).await?;
-                (view, vec![base])
-            }
-        };
-        let compare = |format: &[&'static str]| {
-            let mut args = vec![
-                "diff",
-                "--no-ext-diff",
-                "--no-textconv",
-                "--no-color",
-                "--no-renames",
-                "--ignore-submodules=all",
-            ];
-            args.extend(format);
-            args.extend(&commits);
-            args.push("--");
-            args
-        };
-        let names = view.git(supervisor, &compare(&["--name-status", "-z"])).await?;
-        let counts = view.git(supervisor, &compare(&["--numstat", "-z"])).await?;
-        let counts = numstat(&counts);
-        let changes = changes(&names);
-        let left_out = changes.len().saturating_sub(MAX_FILES);
-        let mut files: Vec<FileDiff> = changes
-            .into_iter()
-            .take(MAX_FILES)
-            .map(|(path, change)| {
-                let counted = counts.get(&path).copied().flatten();
-                let (added, removed) = counted.unwrap_or((0, 0));
-                FileDiff {
-                    path,
-                    change,
-                    added,
-                    removed,
-                    patch: None,
-                }
-            })
-            .collect();
-        let patch = compare(&["--patch", "--unified=3", "--src-prefix=a/", "--dst-prefix=b/"]);
-        match view.git(supervisor, &patch).await {
-            Ok(patch) => add_patches(&mut files, &patch),
-            // The list of files is complete without them.
-            Err(why) => tracing::debug!(why, "patches are not shown"),
-        }
-        Ok((files, left_out))
+        let args = ["--ignore-submodules=none", "--submodule=short", base, tip];
+        compare(self.supervisor, &self.view, &args, 0).await
     }
+
+    /// Adds the changes of the work tree since a commit to the files that are committed, and returns
+    /// notes about them. A file with committed changes stays as it is: the work tree is not what is
+    /// pushed, so it must not hide them.
+    pub async fn add_uncommitted(self, head: &str, files: &mut Files) -> Vec<String> {
+        let (committed, left_out) = files;
+        let mut notes = Vec::new();
+        let shown_bytes = committed
+            .iter()
+            .filter_map(|file| file.patch.as_ref())
+            .map(String::len);
+        match self.uncommitted(head, shown_bytes.sum(), &mut notes).await {
+            Ok((changed, more)) => {
+                let changes = changed.len() + more;
+                let paths: BTreeSet<_> = committed.iter().map(|file| file.path.clone()).collect();
+                let mut new = changed;
+                new.retain(|file| !paths.contains(&file.path));
+                let hidden = changes - more - new.len();
+                *left_out += more + new.len();
+                new.truncate(MAX_FILES.saturating_sub(committed.len()));
+                *left_out -= new.len();
+                committed.append(&mut new);
+                committed.sort_by(|a, b| a.path.cmp(&b.path));
+                notes.extend(uncommitted_note(changes, hidden));
+            }
+            Err(why) => notes.push(format!("only what is committed: {why}")),
+        }
+        notes
+    }
+
+    async fn uncommitted(
+        self,
+        head: &str,
+        shown_bytes: usize,
+        notes: &mut Vec<String>,
+    ) -> Result<Files, String> {
+        let Self { supervisor, view } = self;
+        // New files are added to an index of Vik's own, so that they are part of the diff.
+        let mut view = view.with_own_index().map_err(|error| error.to_string())?;
+        if let Err(why) = view.add_new_files(supervisor).await {
+            tracing::debug!(why, "new files are not shown");
+            notes.push("some new files could not be read".to_owned());
+        }
+        compare(supervisor, &view, &["--ignore-submodules=all", head], shown_bytes).await
+    }
+}
+
+/// Returns the files that git finds to differ. `shown_bytes` is the size of the patches that are
+/// already shown.
+async fn compare(
+    supervisor: &Supervisor,
+    view: &InspectionView,
+    compared: &[&str],
+    shown_bytes: usize,
+) -> Result<Files, String> {
+    let diff = async |format: &[&str]| {
+        let mut args = vec![
+            "diff",
+            "--no-ext-diff",
+            "--no-textconv",
+            "--no-color",
+            "--no-renames",
+        ];
+        args.extend(format);
+        args.extend(compared);
+        args.push("--");
+        view.git(supervisor, &args).await
+    };
+    let names = diff(&["--name-status", "-z"]).await?;
+    let counts = numstat(&diff(&["--numstat", "-z"]).await?);
+    let changes = changes(&names);
+    let left_out = changes.len().saturating_sub(MAX_FILES);
+    let shown = &changes[..changes.len() - left_out];
+    let mut files: Vec<FileDiff> = shown
+        .iter()
+        .map(|(path, change)| {
+            let path = String::from_utf8_lossy(path).into_owned();
+            let (added, removed) = counts.get(&path).copied().flatten().unwrap_or((0, 0));
+            FileDiff {
+                path,
+                change: *change,
+                added,
+                removed,
+                patch: None,
+            }
+        })
+        .collect();
+    match diff(&["--patch", "--unified=3", "--src-prefix=a/", "--dst-prefix=b/"]).await {
+        Ok(patch) => {
+            let paths = shown.iter().map(|(path, _)| *path);
+            add_patches(paths.zip(&mut files), &patch, shown_bytes);
+        }
+        // The list of files is complete without them.
+        Err(why) => tracing::debug!(why, "patches are not shown"),
+    }
+    Ok((files, left_out))
+}
+
+/// Describes the files with changes that are not committed. Those of `hidden` are not shown.
+fn uncommitted_note(changed: usize, hidden: usize) -> Option<String> {
+    let changed = u64::try_from(changed).unwrap_or(u64::MAX);
+    let have = if changed == 1 { "has" } else { "have" };
+    let mut note = format!("{} {have} changes that are not committed", count(changed, "file"));
+    if hidden > 0 {
+        note.push_str(&format!(
+            ", of which {hidden} also changed in commits: only those changes are shown"
+        ));
+    }
+    (changed > 0).then_some(note)
 }
 
 fn shortened(id: &str) -> &str {
@@ -324,7 +376,7 @@ fn commit(line: &str) -> Option<CommitView> {
     })
 }
 
-fn changes(listed: &[u8]) -> Vec<(String, FileChange)> {
+fn changes(listed: &[u8]) -> Vec<(&[u8], FileChange)> {
     let mut parts = listed.split(|byte| *byte == 0).filter(|part| !part.is_empty());
     let mut found = Vec::new();
     while let (Some(status), Some(path)) = (parts.next(), parts.next()) {
@@ -333,7 +385,7 @@ fn changes(listed: &[u8]) -> Vec<(String, FileChange)> {
             Some(b'D') => FileChange::Deleted,
             _ => FileChange::Modified,
         };
-        found.push((String::from_utf8_lossy(path).into_owned(), change));
+        found.push((path, change));
     }
     found
 }
@@ -351,23 +403,49 @@ fn numstat(listed: &[u8]) -> BTreeMap<String, Option<(u64, u64)>> {
         .collect()
 }
 
-/// Gives each file its part of a patch. The parts are in the order of the list. A file whose part
-/// is not at its position, such as a binary one, gets none.
-fn add_patches(files: &mut [FileDiff], patch: &[u8]) {
+/// Gives each file its part of a patch, by the header. A file whose type changed has two parts: git
+/// removes the one and adds the other.
+fn add_patches<'f>(
+    files: impl Iterator<Item = (&'f [u8], &'f mut FileDiff)>,
+    patch: &[u8],
+    shown_bytes: usize,
+) {
     let text = String::from_utf8_lossy(patch);
-    let mut parts = text.split("\ndiff --git ");
-    let mut total_bytes = 0;
-    for file in files {
-        let Some(part) = parts.next() else { return };
-        let Some(at) = part.find("\n@@") else { continue };
-        let mut hunks = part[at + 1..].to_owned();
-        if !hunks.ends_with('\n') {
-            hunks.push('\n');
+    let text = text.strip_prefix("diff --git ").unwrap_or_default();
+    let mut parts = text.split("\ndiff --git ").peekable();
+    let mut total_bytes = shown_bytes;
+    for (path, file) in files {
+        let header = header(path);
+        let is_of_file = |part: &&str| part.lines().next() == Some(&header);
+        let mut hunks = String::new();
+        while let Some(part) = parts.next_if(is_of_file) {
+            if let Some(at) = part.find("\n@@") {
+                hunks.push_str(&part[at + 1..]);
+                if !hunks.ends_with('\n') {
+                    hunks.push('\n');
+                }
+            }
         }
-        if hunks.len() > MAX_PATCH_BYTES || total_bytes + hunks.len() > MAX_TOTAL_BYTES {
+        if hunks.is_empty() || hunks.len() > MAX_PATCH_BYTES || total_bytes + hunks.len() > MAX_TOTAL_BYTES {
             continue;
         }
         total_bytes += hunks.len();
         file.patch = Some(hunks);
     }
+}
+
+/// Returns the names in the header of a patch, quoted as git quotes them.
+fn header(path: &[u8]) -> String {
+    let is_plain = |byte: &u8| (b' '..0x7f).contains(byte) && !matches!(byte, b'"' | b'\\');
+    let quote = if path.iter().all(is_plain) { "" } else { "\"" };
+    let mut name = String::new();
+    for byte in path {
+        match byte {
+            7..=13 => name.extend(['\\', char::from(b"abtnvfr"[usize::from(byte - 7)])]),
+            b'"' | b'\\' => name.extend(['\\', char::from(*byte)]),
+            byte if is_plain(byte) => name.push(char::from(*byte)),
+            byte => name.push_str(&format!("\\{byte:03o}")),
+        }
+    }
+    format!("{quote}a/{name}{quote} {quote}b/{name}{quote}")
 }

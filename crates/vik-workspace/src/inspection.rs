@@ -128,6 +128,19 @@ impl InspectionView {
         Ok(self)
     }
 
+    /// Adds the new files of the work tree to the index, without their contents. Git stores an empty
+    /// object for that, in the view: an agent can replace a folder of the workspace's objects by a
+    /// link.
+    pub async fn add_new_files(&mut self, supervisor: &Supervisor) -> Result<(), String> {
+        let objects = self.git_dir.join("own-objects");
+        create_private_dir_all(&objects).map_err(|error| error.to_string())?;
+        let shared = std::mem::replace(&mut self.objects, objects);
+        let args = ["add", "--intent-to-add", "--ignore-errors", "--", "."];
+        let added = self.git(supervisor, &args).await;
+        self.objects = shared;
+        added.map(drop)
+    }
+
     fn fill(&self, own: &Path, common: &Path) -> io::Result<()> {
         let settings = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tfsmonitor = false\n\
              \tuntrackedCache = false\n\thooksPath = /dev/null\n\tattributesFile = /dev/null\n\

@@ -33,7 +33,7 @@ pub mod worktree;
 mod tests;
 
 pub use clean::{UnsavedWork, unsaved_work};
-pub use diff::{Commits, Files, Net, Repository, Tip, net_changes};
+pub use diff::{Commits, Files, Net, Repository, net_changes};
 pub use expired::{are_old_sessions, is_old_scratch, old_scratches, old_sessions};
 pub use fingerprint::{Fingerprint, fingerprint};
 pub use home::normalize;
