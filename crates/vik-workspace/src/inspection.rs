@@ -143,7 +143,7 @@ impl InspectionView {
 
     fn fill(&self, own: &Path, common: &Path) -> io::Result<()> {
         let settings = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tfsmonitor = false\n\
-             \tuntrackedCache = false\n\thooksPath = /dev/null\n\tattributesFile = /dev/null\n\
+             \tcommitGraph = false\n\tuntrackedCache = false\n\thooksPath = /dev/null\n\tattributesFile = /dev/null\n\
              \texcludesFile = /dev/null\n";
         write_private(&self.git_dir.join("config"), settings.as_bytes())?;
         let head = small_file(&own.join("HEAD"))?;
