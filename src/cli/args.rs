@@ -171,6 +171,7 @@ impl Verb {
             Self::SignIns(args) => args.json,
             Self::Prune(args) => args.json,
             Self::Tracker(args) => args.wants_json(),
+            Self::Issue(args) => args.wants_json(),
             _ => false,
         }
     }

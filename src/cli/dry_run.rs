@@ -6,8 +6,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use vik_base::report::{ErrorCode, Exit, Failure, chain, clean, ledger_failure, one_line};
 use vik_core::attempt::Start;
-use vik_core::ids::{AttemptId, RunId};
+use vik_core::ids::{AttemptId, IssueId, RunId};
 use vik_core::intent::Intent;
+use vik_core::machine::IssueMachine;
 use vik_core::scheduler::{Filter, Hold, Input, Recalled, Scheduler};
 use vik_core::time::{Mono, Now};
 use vik_core::trust::Trust;
@@ -118,6 +119,11 @@ pub fn run(loaded: &LoadedWorkflow, filter: Filter) -> CliResult {
         out.push_str(&start_text(&host, loaded, &start));
     }
     out.push_str(&held(&scheduler, now));
+    let is_listed = |id: &&IssueId| scheduler.machine(id).is_some_and(IssueMachine::is_present);
+    for id in named.iter().filter(|id| !is_listed(id)) {
+        let id = one_line(id.as_str(), 60);
+        out.push_str(&format!("not found: the pull did not return issue {id}\n"));
+    }
     print(&out);
     let missing = named
         .iter()

@@ -27,7 +27,7 @@ pub struct PruneArgs {
     /// Minimum age of what is removed
     #[arg(long, value_name = "AGE", default_value = "30d")]
     pub older_than: vik_core::duration::Span,
-    /// Remove instead of only listing
+    /// Remove instead of only listing, also work in workspaces that is not committed
     #[arg(short, long)]
     pub yes: bool,
     /// Print JSON
@@ -171,7 +171,7 @@ fn text(plan: &Plan, args: &PruneArgs, now: Timestamp) -> String {
     let end = if plan.removed {
         "removed\n"
     } else {
-        "nothing was removed; remove them with --yes\n"
+        "nothing was removed; --yes removes all, also uncommitted work\n"
     };
     format!(
         "{}{end}",

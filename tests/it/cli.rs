@@ -247,6 +247,11 @@ fn errors_are_json_when_json_is_requested() {
     assert!(error["error"]["message"].is_string() && error["error"]["hint"].is_string());
     let error = world.vik(&["logs", "--session", "x", "--json"]).expect(8).json();
     assert_eq!(error["error"]["code"], "no_session");
+    let error = world
+        .vik(&["issue", "show", "9", "--dir", ".", "--json"])
+        .expect(8)
+        .json();
+    assert!(error["error"]["message"].is_string(), "{error}");
     std::fs::remove_file(world.env.work().join("workflow.yml")).unwrap();
     let error = world.vik(&["runs", "--json"]).expect(3).json();
     assert_eq!(error["error"]["code"], "workflow_unreadable");

@@ -419,6 +419,11 @@ fn dry_run_knows_the_ledger() {
         .work("retry", json!({"max_attempts": 1}));
     world.vik(&["run", "--once", "--issue", "1"]).expect(1);
     let dry = || world.vik(&["run", "--dry-run"]).expect(0).out;
+    let other = world.vik(&["run", "--dry-run", "--issue", "77"]).expect(8).out;
+    assert!(
+        other.contains("not found: the pull did not return issue 77"),
+        "{other}"
+    );
     let text = dry();
     assert!(text.contains("1 would start"), "{text}");
     assert!(text.contains("1 is held: parked (attempts_used_up)"), "{text}");
