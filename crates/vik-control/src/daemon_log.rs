@@ -32,10 +32,17 @@ impl LogCursor {
     /// Reads the form `DATE:OFFSET`.
     pub fn parse(text: &str) -> Option<Self> {
         let (date, offset) = text.split_once(':')?;
-        date.parse::<jiff::civil::Date>().ok()?;
+        let is_form = |text: &str, form: &str| {
+            let is_digit = |(byte, sample): (u8, u8)| match sample {
+                b'0' => byte.is_ascii_digit(),
+                sample => byte == sample,
+            };
+            text.len() == form.len() && text.bytes().zip(form.bytes()).all(is_digit)
+        };
+        let is_valid = is_form(date, "0000-00-00") && offset.bytes().all(|byte| byte.is_ascii_digit());
         Some(Self {
             date: date.to_owned(),
-            offset: offset.parse().ok()?,
+            offset: offset.parse().ok().filter(|_| is_valid && offset.len() <= 19)?,
         })
     }
 }

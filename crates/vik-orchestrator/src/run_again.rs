@@ -36,7 +36,7 @@ impl Orchestrator {
         if self.workflow.tracker.is_none() {
             let message = "the workflow has no `issues.tracker`, so Vik cannot move issues".to_owned();
             let hint = format!("move the issue to `{to}` in the tracker: the stage then runs again");
-            return Some(failure(ErrorCode::BadRequest, message, Some(hint)));
+            return Some(failure(ErrorCode::CannotMove, message, Some(hint)));
         }
         if let Some(result) = self.refuse_busy(&issue) {
             return Some(result);
@@ -94,7 +94,7 @@ impl Orchestrator {
                 request.stage
             );
             let hint = "add them in the tracker first".to_owned();
-            return Some(failure(ErrorCode::BadRequest, message, Some(hint)));
+            return Some(failure(ErrorCode::CannotMove, message, Some(hint)));
         }
         self.tasks.move_back(request, from, &mut *self.effects);
         None

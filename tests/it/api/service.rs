@@ -50,11 +50,10 @@ fn api_shows_the_workflow_the_log_and_the_pulls() {
         assert!(matches!(reply.status, 400 | 422), "{invalid}: {reply:?}");
     }
 
-    let pulls = served.get("/pulls")["pulls"].as_array().unwrap().clone();
-    assert!(
-        pulls.len() >= 2 && pulls.iter().all(|pull| pull["ok"] == true),
-        "{pulls:?}"
-    );
+    let pulls = || served.get("/pulls")["pulls"].as_array().unwrap().clone();
+    eventually("a second pull has ended", || pulls().len() >= 2);
+    let pulls = pulls();
+    assert!(pulls.iter().all(|pull| pull["ok"] == true), "{pulls:?}");
     assert_eq!(pulls.last().unwrap()["issues"], 1);
     served.end();
 }
@@ -65,7 +64,7 @@ fn running_again_needs_a_tracker_that_vik_knows() {
     let reply = served
         .client()
         .post("/api/v1/issues/1/run-again", &json!({"stage": "work"}))
-        .expect_status(400)
+        .expect_status(409)
         .json();
     let hint = reply["hint"].as_str().unwrap();
     assert!(hint.contains("move the issue to `todo`"), "{reply}");

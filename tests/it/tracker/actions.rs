@@ -432,7 +432,8 @@ fn stage_runs_again_when_a_person_has_the_issue_moved_back() {
     eventually("the first run has ended", || ended() == 1);
     let run_again = |stage: &str| client.post("/api/v1/issues/1/run-again", &json!({"stage": stage}));
 
-    assert_eq!(run_again("nothing").json()["code"], "unknown_stage");
+    let unknown = run_again("nothing").expect_status(404).json();
+    assert_eq!(unknown["code"], "unknown_stage");
     tracked.fail("move", 1);
     let failed = run_again("work").expect_status(503).json();
     assert_eq!(failed["code"], "tracker_failed", "{failed}");
@@ -468,7 +469,7 @@ fn issue_that_the_stage_would_not_take_is_not_moved_back() {
     let daemon = world.daemon();
     let client = HttpClient::unix(world.instance().join("vik.sock"));
     let reply = client.post("/api/v1/issues/1/run-again", &json!({"stage": "work"}));
-    let reply = reply.expect_status(400).json();
+    let reply = reply.expect_status(409).json();
     let detail = reply["detail"].as_str().unwrap();
     assert!(detail.contains("only issues with the labels `ai`"), "{reply}");
     assert_eq!(tracked.issue("1")["state"], "done");

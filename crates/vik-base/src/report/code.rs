@@ -52,6 +52,9 @@ codes! {
     Bug = "bug",
     /// The daemon did not answer in time, or too many connections to it are open.
     Busy = "busy",
+    /// An issue cannot be moved to the state of a stage: the workflow names no tracker, or the stage
+    /// would not take the issue.
+    CannotMove = "cannot_move",
     /// The daemon cannot start: it cannot handle signals, watch the workflow or list the
     /// workspaces.
     Daemon = "daemon",

@@ -52,6 +52,10 @@ impl Refusal {
         let is = |code: ErrorCode| error.code == code.as_str();
         let status = if is(ErrorCode::BadRequest) || is(ErrorCode::Usage) {
             StatusCode::BAD_REQUEST
+        } else if is(ErrorCode::UnknownStage) {
+            StatusCode::NOT_FOUND
+        } else if is(ErrorCode::CannotMove) {
+            StatusCode::CONFLICT
         } else if is(ErrorCode::Refused) {
             StatusCode::FORBIDDEN
         } else {

@@ -10,6 +10,7 @@ use vik_core::event::EventKind;
 use vik_core::outcome::Outcome;
 
 use crate::PointInTime;
+use crate::daemon_log::LogCursor;
 
 /// The maximum number of items per page: 1 to 1000.
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -82,6 +83,34 @@ impl JsonSchema for TimeParam {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({"type": "string", "pattern": TIME})
+    }
+}
+
+/// The `next` of a page of the log.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "Cow<'_, str>")]
+pub struct CursorParam(pub LogCursor);
+
+impl TryFrom<Cow<'_, str>> for CursorParam {
+    type Error = &'static str;
+
+    fn try_from(text: Cow<'_, str>) -> Result<Self, Self::Error> {
+        let cursor = LogCursor::parse(&text).map(Self);
+        cursor.ok_or("`before` must be the `next` of another page")
+    }
+}
+
+impl JsonSchema for CursorParam {
+    fn schema_name() -> Cow<'static, str> {
+        "CursorParam".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}:[0-9]{1,19}$"})
     }
 }
 

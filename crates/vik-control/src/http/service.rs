@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::StatusCode;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use vik_api::{DaemonLogPage, LogLevel, PullsPage, SCHEMA, WorkflowPage};
@@ -11,10 +10,10 @@ use vik_base::report::{ErrorCode, Failure};
 use vik_core::workflow::settings;
 use vik_orchestrator::ControlRequest;
 
-use super::answer::{Answer, Json, Params, Refusal};
+use super::answer::{Answer, Json, Params};
 use super::daemon::Daemon;
-use super::params::Limit;
-use crate::daemon_log::{self, LogCursor, LogFilter};
+use super::params::{CursorParam, Limit};
+use crate::daemon_log::{self, LogFilter};
 
 /// Returns the workflow in force, with the defaults and without possible secrets.
 pub async fn workflow(State(daemon): State<Arc<Daemon>>) -> Answer<WorkflowPage> {
@@ -45,7 +44,7 @@ pub async fn pulls(State(daemon): State<Arc<Daemon>>) -> Answer<PullsPage> {
 #[serde(deny_unknown_fields)]
 pub struct LogQuery {
     /// Only lines before this position, the `next` of another page.
-    before: Option<String>,
+    before: Option<CursorParam>,
     /// Only lines of this level or a more severe one.
     level: Option<LogLevel>,
     /// Only lines about this issue.
@@ -68,13 +67,7 @@ pub async fn log(
         q: text,
         limit,
     } = query;
-    let before = before.map(|cursor| {
-        LogCursor::parse(&cursor).ok_or_else(|| {
-            let message = "`before` must be the `next` of another page";
-            Refusal::new(StatusCode::BAD_REQUEST, ErrorCode::Usage, message)
-        })
-    });
-    let before = before.transpose()?;
+    let before = before.map(|CursorParam(cursor)| cursor);
     let limit = Limit::or(limit, 200) as usize;
     let page = daemon.run_blocking(move |daemon| {
         let filter = LogFilter { level, issue, text };
