@@ -115,6 +115,7 @@ pub fn run(loaded: &LoadedWorkflow, filter: Filter) -> CliResult {
                 .as_ref()
                 .is_some_and(|trust| trust.judge(issue) == Trust::Fenced),
             message: None,
+            messages: Vec::new(),
         };
         out.push_str(&start_text(&host, loaded, &start));
     }

@@ -10,6 +10,7 @@ use crate::ids::{AttemptId, RunId};
 use crate::intent::Intent;
 use crate::issue::Issue;
 use crate::limits::{Limit, LimitHit, Spend};
+use crate::message::Message;
 use crate::money::MicroUsd;
 use crate::outcome::{CostSource, FailureClass, Outcome, Usage};
 use crate::workflow::Stage;
@@ -90,6 +91,10 @@ pub struct Start {
     /// The message for the agent from the person who approved the start.
     #[serde(default)]
     pub message: Option<String>,
+    /// The messages of people that no earlier attempt has taken, oldest first. The prompt contains
+    /// them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub messages: Vec<Message>,
 }
 
 /// How `before_run` failed. The agent was not started, and another attempt may pass.

@@ -93,3 +93,7 @@ uuid_id! {
     /// The id of an attempt within a run, also of its session log (`<stage>-<uuid-v7>`).
     AttemptId
 }
+uuid_id! {
+    /// The id of a person's message to an agent. A UUID of version 7, so that ids are ordered by time.
+    MessageId
+}

@@ -33,6 +33,7 @@ pub mod intent;
 pub mod issue;
 pub mod limits;
 pub mod machine;
+pub mod message;
 pub mod money;
 pub mod mutation;
 pub mod outcome;

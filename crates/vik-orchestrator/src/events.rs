@@ -40,6 +40,7 @@ impl Orchestrator {
                 attempt_id,
                 request,
             }),
+            AttemptUpdate::MessagesTaken(_) => {}
             AttemptUpdate::Finished(Finish::Ended(end)) => self.on_attempt_ended(attempt_id, *end),
             AttemptUpdate::Finished(Finish::HandedOver(result)) => {
                 self.attempts.remove(attempt_id);

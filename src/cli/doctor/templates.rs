@@ -218,6 +218,7 @@ fn context(host: &Host, kind: Kind, stage: &Stage, issue: &Issue) -> Value {
         intent: Default::default(),
         fenced: false,
         message: None,
+        messages: Vec::new(),
     };
     let mut context = stage_context(host, &start, &workdir);
     if kind == Kind::AfterRun {

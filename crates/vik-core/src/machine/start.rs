@@ -68,6 +68,7 @@ impl IssueMachine {
                 .approved
                 .as_ref()
                 .and_then(|approved| approved.message.clone()),
+            messages: Vec::new(),
         };
         run.hand_over = None;
         run.phase = Phase::Active {

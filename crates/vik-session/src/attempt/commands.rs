@@ -1,9 +1,13 @@
 //! The commands that one attempt receives while it runs.
 
+use std::collections::VecDeque;
+
 use tokio::sync::watch;
 use vik_core::attempt::StopReason;
+use vik_core::ids::MessageId;
 use vik_core::limits::LimitHit;
 use vik_core::machine::Answered;
+use vik_core::message::Message;
 use vik_core::outcome::Outcome;
 use vik_store::AttemptFailure;
 
@@ -31,12 +35,15 @@ struct CommandState {
 /// Sends commands to one attempt. When it is dropped, the attempt continues under the last
 /// commands.
 #[derive(Debug)]
-pub struct CommandSender(watch::Sender<CommandState>);
+pub struct CommandSender {
+    state: watch::Sender<CommandState>,
+    inbox: watch::Sender<VecDeque<Message>>,
+}
 
 impl CommandSender {
     /// Stops the attempt. The first reason wins.
     pub fn stop(&self, reason: StopReason) {
-        self.0.send_if_modified(|state| {
+        self.state.send_if_modified(|state| {
             let first = state.own_stop.is_none();
             state.own_stop.get_or_insert(reason);
             first
@@ -45,30 +52,56 @@ impl CommandSender {
 
     /// Stops the attempt because the daemon stops. The level only rises.
     pub fn stop_with_daemon(&self, level: StopLevel) {
-        self.0.send_modify(|state| state.level = state.level.max(level));
+        self.state
+            .send_modify(|state| state.level = state.level.max(level));
     }
 
     /// Reports that a limit is near, for the session log.
     pub fn warn(&self, limit: LimitHit) {
-        self.0.send_modify(|state| state.warnings.push(limit));
+        self.state.send_modify(|state| state.warnings.push(limit));
     }
 
     /// Delivers a person's answer to a request of the attempt.
     pub fn answer(&self, answered: Answered) {
-        self.0.send_modify(|state| state.answers.push(answered));
+        self.state.send_modify(|state| state.answers.push(answered));
+    }
+
+    /// Delivers a message of a person. Messages are read in the order of their delivery; one that
+    /// is in the inbox already is not added again.
+    pub fn deliver(&self, message: Message) {
+        self.inbox.send_if_modified(|inbox| {
+            let is_new = inbox.iter().all(|waiting| waiting.id != message.id);
+            if is_new {
+                inbox.push_back(message);
+            }
+            is_new
+        });
+    }
+
+    /// Withdraws a message. Returns false if the attempt has taken it out of its inbox: the agent
+    /// may have read it.
+    pub fn withdraw(&self, id: MessageId) -> bool {
+        self.inbox.send_if_modified(|inbox| {
+            let before = inbox.len();
+            inbox.retain(|message| message.id != id);
+            inbox.len() < before
+        })
     }
 
     /// Detaches the attempt because the daemon exits and leaves its agents alive: as soon as the
     /// agent runs, the attempt releases it and returns. Preparation continues up to that point, and
     /// finishing continues to its end.
     pub fn detach(&self) {
-        self.0.send_modify(|state| state.detach = true);
+        self.state.send_modify(|state| state.detach = true);
     }
 }
 
 /// Receives the commands of one attempt; cheap to clone.
 #[derive(Clone, Debug)]
-pub struct AttemptCommands(watch::Receiver<CommandState>);
+pub struct AttemptCommands {
+    state: watch::Receiver<CommandState>,
+    inbox: watch::Sender<VecDeque<Message>>,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StopCause {
@@ -101,13 +134,18 @@ impl StopCause {
 impl AttemptCommands {
     /// Creates the two ends of the commands.
     pub(super) fn channel() -> (CommandSender, Self) {
-        let (sender, receiver) = watch::channel(CommandState::default());
-        (CommandSender(sender), Self(receiver))
+        let (sender, state) = watch::channel(CommandState::default());
+        let inbox = watch::Sender::new(VecDeque::new());
+        let sender = CommandSender {
+            state: sender,
+            inbox: inbox.clone(),
+        };
+        (sender, Self { state, inbox })
     }
 
     /// Returns why the attempt must stop now, or `None`. Its own reason wins.
     pub fn stop_cause(&self) -> Option<StopCause> {
-        self.0.borrow().stop_cause()
+        self.state.borrow().stop_cause()
     }
 
     /// Waits until the attempt must stop, and returns why.
@@ -117,7 +155,7 @@ impl AttemptCommands {
 
     /// Returns whether all attempts are to be killed.
     pub fn is_killed(&self) -> bool {
-        self.0.borrow().level >= StopLevel::Kill
+        self.state.borrow().level >= StopLevel::Kill
     }
 
     /// Waits until all attempts are to be killed.
@@ -152,9 +190,31 @@ impl AttemptCommands {
         .await
     }
 
+    /// Waits until the inbox contains a message.
+    pub async fn message_delivered(&self) {
+        let mut inbox = self.inbox.subscribe();
+        // The attempt itself holds a sender.
+        let _ = inbox.wait_for(|inbox| !inbox.is_empty()).await;
+    }
+
+    /// Returns whether the inbox contains a message that stops the current step of the agent.
+    pub fn is_interrupted(&self) -> bool {
+        self.inbox.borrow().iter().any(|message| message.interrupt)
+    }
+
+    /// Takes the oldest message out of the inbox. From then on it cannot be withdrawn.
+    pub fn take_message(&self) -> Option<Message> {
+        let mut message = None;
+        self.inbox.send_if_modified(|inbox| {
+            message = inbox.pop_front();
+            message.is_some()
+        });
+        message
+    }
+
     /// Waits until `select` finds something.
     async fn find<T>(&self, select: impl Fn(&CommandState) -> Option<T>) -> T {
-        let mut receiver = self.0.clone();
+        let mut receiver = self.state.clone();
         let found = receiver
             .wait_for(|state| select(state).is_some())
             .await

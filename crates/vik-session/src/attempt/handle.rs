@@ -14,6 +14,7 @@ use super::updates::{AttemptUpdates, UpdateSender};
 /// - The facts for `status` ([`Live`](super::Live)) are read on request and do not wake the loop.
 /// - Of the spend, and of the request that waits for a person, the latest value is delivered. Values
 ///   between two reads are lost; each replaces the one before.
+/// - The ids of messages that the agent has taken are delivered one after another.
 /// - The finish is delivered once and last: the latest values that were sent before it come first.
 ///   If the attempt is dropped without one, it counts as detached.
 ///

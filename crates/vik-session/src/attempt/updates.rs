@@ -2,6 +2,7 @@
 
 use tokio::sync::{mpsc, watch};
 use vik_core::approval::Request;
+use vik_core::ids::MessageId;
 use vik_core::limits::Spend;
 
 use super::finish::Finish;
@@ -14,18 +15,23 @@ pub enum AttemptUpdate {
     Spent(Spend),
     /// The request with which the attempt waits for a person; `None` if it no longer waits.
     Awaits(Option<Box<Request>>),
+    /// The agent has taken these messages, or the prompt contained them. Each is reported once, or
+    /// again by a recovered attempt.
+    MessagesTaken(Vec<MessageId>),
     /// The attempt finished. No update follows.
     Finished(Finish),
 }
 
 /// Sends the updates of one attempt; cheap to clone.
 ///
-/// Nothing queues: of each kind, only the latest value is kept until it is received.
+/// Nothing queues but the ids of taken messages, of which people write few: of each other kind, only
+/// the latest value is kept until it is received.
 #[derive(Clone, Debug)]
 pub struct UpdateSender {
     facts: watch::Sender<Facts>,
     spent: watch::Sender<Spend>,
     awaits: watch::Sender<Option<Box<Request>>>,
+    taken: watch::Sender<Vec<MessageId>>,
     finish: mpsc::Sender<Finish>,
 }
 
@@ -45,6 +51,11 @@ impl UpdateSender {
         self.awaits.send_replace(request);
     }
 
+    /// Reports that the agent has taken a message.
+    pub fn message_taken(&self, id: MessageId) {
+        self.taken.send_modify(|taken| taken.push(id));
+    }
+
     /// Reports that the attempt finished. Only the first report counts.
     pub fn finish(&self, finish: Finish) {
         let _ = self.finish.try_send(finish);
@@ -57,6 +68,9 @@ pub struct AttemptUpdates {
     facts: watch::Receiver<Facts>,
     spent: watch::Receiver<Spend>,
     awaits: watch::Receiver<Option<Box<Request>>>,
+    /// All that were taken, of which the first `taken_before` are returned.
+    taken: watch::Receiver<Vec<MessageId>>,
+    taken_before: usize,
     finish: mpsc::Receiver<Finish>,
     /// Received, but not returned yet, because updates that were sent before come first.
     finished: Option<Finish>,
@@ -68,17 +82,21 @@ impl AttemptUpdates {
         let (facts, facts_receiver) = watch::channel(Facts::default());
         let (spent, spent_receiver) = watch::channel(Spend::default());
         let (awaits, awaits_receiver) = watch::channel(None);
+        let (taken, taken_receiver) = watch::channel(Vec::new());
         let (finish, finish_receiver) = mpsc::channel(1);
         let sender = UpdateSender {
             facts,
             spent,
             awaits,
+            taken,
             finish,
         };
         let receiver = Self {
             facts: facts_receiver,
             spent: spent_receiver,
             awaits: awaits_receiver,
+            taken: taken_receiver,
+            taken_before: 0,
             finish: finish_receiver,
             finished: None,
         };
@@ -98,9 +116,14 @@ impl AttemptUpdates {
                 biased;
                 Ok(()) = self.spent.changed() => return AttemptUpdate::Spent(*self.spent.borrow()),
                 Ok(()) = self.awaits.changed() => return AttemptUpdate::Awaits(self.awaits.borrow().clone()),
+                // Returned below.
+                Ok(()) = self.taken.changed() => {}
                 // Without a sender, the attempt was dropped, and its agent may live on.
                 finish = self.finish.recv() => self.finished = Some(finish.unwrap_or(Finish::Detached)),
             }
+        }
+        if self.taken.borrow().len() > self.taken_before {
+            return self.messages_taken();
         }
         let spent = self.spent.borrow_and_update();
         if spent.has_changed() {
@@ -111,6 +134,14 @@ impl AttemptUpdates {
             return AttemptUpdate::Awaits(awaits.clone());
         }
         AttemptUpdate::Finished(self.finished.take().unwrap_or(Finish::Detached))
+    }
+
+    /// Returns the messages that were taken since the last call.
+    fn messages_taken(&mut self) -> AttemptUpdate {
+        let taken = self.taken.borrow_and_update();
+        let new = taken.get(self.taken_before..).unwrap_or_default().to_vec();
+        self.taken_before = taken.len();
+        AttemptUpdate::MessagesTaken(new)
     }
 }
 
@@ -136,6 +167,7 @@ mod tests {
             all.push(match update {
                 AttemptUpdate::Spent(spend) => format!("spent {}", spend.tokens),
                 AttemptUpdate::Awaits(request) => format!("awaits {}", request.is_some()),
+                AttemptUpdate::MessagesTaken(ids) => format!("taken {}", ids.len()),
                 AttemptUpdate::Finished(Finish::Detached) => "detached".to_owned(),
                 AttemptUpdate::Finished(other) => format!("{other:?}"),
             });
@@ -166,8 +198,14 @@ mod tests {
         // The receiver has taken the finish when it sees the others.
         sender.spent(spend(7));
         sender.awaits(None);
+        for id in 1..=3 {
+            sender.message_taken(MessageId(uuid::Uuid::from_u128(id)));
+        }
         drop(sender);
-        assert_eq!(received(&mut updates), ["spent 7", "awaits false", "detached"]);
+        assert_eq!(
+            received(&mut updates),
+            ["spent 7", "awaits false", "taken 3", "detached"]
+        );
     }
 
     #[test]

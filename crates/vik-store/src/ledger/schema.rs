@@ -14,6 +14,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0003-retention.sql"),
     include_str!("migrations/0004-in-use.sql"),
     include_str!("migrations/0005-hand-over.sql"),
+    include_str!("migrations/0006-live-sessions.sql"),
 ];
 
 /// The application id that marks the file as a ledger of Vik: "VikL".

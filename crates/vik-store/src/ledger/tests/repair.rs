@@ -63,6 +63,7 @@ fn start_of(left: &Left) -> Start {
         intent: Default::default(),
         fenced: false,
         message: None,
+        messages: Vec::new(),
     }
 }
 

@@ -30,6 +30,7 @@ const RELEASED: &[&str] = &[
     include_str!("fixtures/ledger-3.sql"),
     include_str!("fixtures/ledger-4.sql"),
     include_str!("fixtures/ledger-5.sql"),
+    include_str!("fixtures/ledger-6.sql"),
 ];
 
 #[test]

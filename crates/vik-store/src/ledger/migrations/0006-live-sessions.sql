@@ -1,0 +1,3 @@
+-- From here on, issues can have messages of people that wait for an agent, runs can wait for the answer to a question of their
+-- agent, and an issue can be taken over by a person. A Vik of schema 5 would drop the messages and start an agent beside the
+-- person, so it must refuse the ledger.
