@@ -167,5 +167,8 @@ fn apply_offline(workflow: &Path, command: Command) -> Result<ActionOutcome, Fai
             Err(api_view::unknown_issue(issue)
                 .hint("without a daemon, Vik knows only the issues that it has worked on or paused"))
         }
+        CommandResult::UnknownStage { stage, known } => {
+            Err(api_view::unknown_stage(stage.as_str(), known.iter()))
+        }
     }
 }

@@ -11,7 +11,7 @@ use vik_core::ids::{IssueId, StageName};
 use vik_core::scheduler::Filter;
 use vik_daemon::logging::Console;
 use vik_daemon::{ListenOptions, Ready, ServeOptions};
-use vik_orchestrator::{Observer, OpenFiles, Options, Silent};
+use vik_orchestrator::{Observer, OpenFiles, Options, Silent, api_view};
 use vik_session::hooks::outside;
 use vik_workflow::{LoadedWorkflow, WorkflowFile, absolute};
 use vik_workspace::Layout;
@@ -139,19 +139,7 @@ fn valid(workflow: &Path, args: &RunArgs) -> Result<LoadedWorkflow, Failure> {
     }
     for name in &args.stage {
         if valid.workflow.stage(&StageName::new(name.as_str())).is_none() {
-            let known: Vec<_> = valid
-                .workflow
-                .issue
-                .stages
-                .iter()
-                .map(|stage| stage.name.as_str())
-                .collect();
-            return Err(Failure::new(
-                Exit::Usage,
-                ErrorCode::UnknownStage,
-                format!("the workflow has no stage `{name}`"),
-            )
-            .hint(format!("known stages: {}", known.join(", "))));
+            return Err(api_view::unknown_stage(name, valid.workflow.stage_names()));
         }
     }
     Ok(valid)

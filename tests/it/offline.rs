@@ -108,6 +108,11 @@ fn unknown_issue_and_broken_workflow_change_nothing() {
     ] {
         world.vik(args).expect(8);
     }
+    for verb in ["retry", "approve", "deny"] {
+        let refused = world.vik(&[verb, "1", "--stage", "wrok"]).expect(2);
+        let message = "the workflow has no stage `wrok`\n  hint: known stages: work";
+        assert!(refused.err.contains(message), "{}", refused.err);
+    }
     std::fs::write(world.env.work().join("workflow.yml"), "agents: [").unwrap();
     world.vik(&["retry", "1"]).expect(3);
 }

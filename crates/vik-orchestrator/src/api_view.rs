@@ -8,7 +8,7 @@ use vik_base::report::{ErrorCode, Exit, Failure, one_line};
 use vik_core::approval::Request;
 use vik_core::changes::Decision;
 use vik_core::duration::Span;
-use vik_core::ids::IssueId;
+use vik_core::ids::{IssueId, StageName};
 use vik_core::machine::RunEvent;
 use vik_core::outcome::Outcome;
 use vik_core::scheduler::{Hold, PendingApproval, Scheduler, StageExplanation, Waiting};
@@ -335,6 +335,17 @@ pub fn unknown_issue(issue: &str) -> Failure {
         format!("unknown issue `{}`", one_line(issue, 60)),
     )
     .hint("Vik knows only issues that a pull returned in the state of a stage; `vik refresh` pulls now")
+}
+
+/// Returns the error about a stage that the workflow does not have.
+pub fn unknown_stage<'s>(stage: &str, known: impl Iterator<Item = &'s StageName>) -> Failure {
+    let known: Vec<_> = known.map(StageName::as_str).collect();
+    Failure::new(
+        Exit::Usage,
+        ErrorCode::UnknownStage,
+        format!("the workflow has no stage `{}`", one_line(stage, 60)),
+    )
+    .hint(format!("known stages: {}", known.join(", ")))
 }
 
 /// Describes a run event on one line.

@@ -29,8 +29,8 @@ impl Orchestrator {
         request: u64,
     ) -> Option<ActionResult> {
         let Some(definition) = self.workflow.stage(&stage) else {
-            let message = format!("the workflow has no stage `{stage}`");
-            return Some(failure(ErrorCode::UnknownStage, message, None));
+            let known = self.workflow.stage_names().cloned().collect();
+            return Some(Ok(CommandResult::UnknownStage { stage, known }));
         };
         let to = definition.when.first_state().to_owned();
         if self.workflow.tracker.is_none() {

@@ -52,8 +52,6 @@ impl Refusal {
         let is = |code: ErrorCode| error.code == code.as_str();
         let status = if is(ErrorCode::BadRequest) || is(ErrorCode::Usage) {
             StatusCode::BAD_REQUEST
-        } else if is(ErrorCode::UnknownStage) {
-            StatusCode::NOT_FOUND
         } else if is(ErrorCode::CannotMove) {
             StatusCode::CONFLICT
         } else if is(ErrorCode::Refused) {
@@ -82,6 +80,7 @@ impl From<Failure> for Refusal {
     fn from(failure: Failure) -> Self {
         let status = match failure.exit {
             Exit::NotFound => StatusCode::NOT_FOUND,
+            Exit::Usage if failure.code() == ErrorCode::UnknownStage.as_str() => StatusCode::NOT_FOUND,
             Exit::Usage => StatusCode::BAD_REQUEST,
             Exit::NoDaemon | Exit::TimedOut => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,

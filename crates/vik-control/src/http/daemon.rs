@@ -8,7 +8,7 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 use vik_api::{Action, ApiView, Status, Steered};
 use vik_base::report::{ErrorCode, Failure, ledger_failure};
 use vik_core::scheduler::{Actor, CommandResult};
-use vik_orchestrator::ControlRequest;
+use vik_orchestrator::{ControlRequest, api_view};
 use vik_proc::Supervisor;
 use vik_store::ledger::Reader;
 use vik_workspace::Layout;
@@ -117,6 +117,9 @@ impl Daemon {
             CommandResult::Done(count) => done(count, None),
             CommandResult::NoEffect(why) => done(0, Some(why.to_owned())),
             CommandResult::UnknownIssue => Err(Refusal::unknown_issue(&issue.unwrap_or_else(|| "".into()))),
+            CommandResult::UnknownStage { stage, known } => {
+                Err(api_view::unknown_stage(stage.as_str(), known.iter()).into())
+            }
         }
     }
 

@@ -157,6 +157,9 @@ impl Scheduler {
         let Some(machine) = self.machines.get(&issue) else {
             return CommandResult::UnknownIssue;
         };
+        if let Some(unknown) = self.unknown_stage(machine, stage.as_ref()) {
+            return unknown;
+        }
         let waiting: Vec<_> = machine
             .runs()
             .iter()

@@ -3,8 +3,8 @@
 use super::{Actor, Command, CommandResult, DecisionSubject, Effect, RetryRequest, Scheduler};
 use crate::attempt::StopReason;
 use crate::decision_kind::DecisionKind;
-use crate::ids::IssueId;
-use crate::machine::{Observation, ParkReason, Phase, Run, RunEvent};
+use crate::ids::{IssueId, StageName};
+use crate::machine::{IssueMachine, Observation, ParkReason, Phase, Run, RunEvent};
 use crate::plural;
 use crate::time::Now;
 
@@ -108,6 +108,22 @@ impl Scheduler {
         CommandResult::Done(count)
     }
 
+    /// Returns the result of a command that names a stage which does not exist. A run can outlive its
+    /// stage, which an edit of the workflow removed.
+    pub(super) fn unknown_stage(
+        &self,
+        machine: &IssueMachine,
+        stage: Option<&StageName>,
+    ) -> Option<CommandResult> {
+        let is_unknown =
+            |stage: &&StageName| self.workflow.stage(stage).is_none() && machine.run(stage).is_none();
+        let unknown = stage.filter(is_unknown)?;
+        Some(CommandResult::UnknownStage {
+            stage: unknown.clone(),
+            known: self.workflow.stage_names().cloned().collect(),
+        })
+    }
+
     /// Frees the parked stages of an issue, or one of them.
     fn retry(&mut self, request: &RetryRequest, by: &Actor, now: Now) -> CommandResult {
         let RetryRequest {
@@ -116,6 +132,12 @@ impl Scheduler {
             attempts,
             agent,
         } = request;
+        let Some(machine) = self.machines.get(issue) else {
+            return CommandResult::UnknownIssue;
+        };
+        if let Some(unknown) = self.unknown_stage(machine, stage.as_ref()) {
+            return unknown;
+        }
         let Some(machine) = self.machines.get_mut(issue) else {
             return CommandResult::UnknownIssue;
         };

@@ -236,6 +236,12 @@ pub enum CommandResult {
     Done(usize),
     /// The issue is unknown.
     UnknownIssue,
+    /// Neither the workflow nor a run of the issue has this stage.
+    UnknownStage {
+        stage: StageName,
+        /// The stages of the workflow.
+        known: Vec<StageName>,
+    },
     /// There was nothing to do, with the reason.
     NoEffect(&'static str),
 }

@@ -494,6 +494,11 @@ impl Workflow {
         self.issue.stages.iter().find(|stage| stage.name == *name)
     }
 
+    /// Returns the names of the stages, in file order.
+    pub fn stage_names(&self) -> impl Iterator<Item = &StageName> {
+        self.issue.stages.iter().map(|stage| &stage.name)
+    }
+
     /// Returns how long the workspace of an issue is kept that pulls no longer list. Without removals
     /// of finished issues, it is kept too.
     pub fn keep_unlisted(&self) -> KeepTime {
