@@ -87,5 +87,5 @@ pub fn runs(
     let stored = ledger.map(|ledger| StoredHistory::of_issue(ledger, issue));
     let stored = stored.transpose().map_err(|error| ledger_failure(&error))?;
     let attempts = attempts(layout, Some(issue))?;
-    Ok(join(&attempts, &stored.unwrap_or_default(), status))
+    Ok(join(layout, &attempts, &stored.unwrap_or_default(), status))
 }

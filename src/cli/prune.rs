@@ -1,6 +1,7 @@
 //! `vik prune`: removes old sessions and workspaces, after showing which.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,8 @@ use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::json;
-use vik_base::report::{ErrorCode, Exit, Failure, ago, one_line, table};
+use tokio::runtime::Runtime;
+use vik_base::report::{ErrorCode, Exit, Failure, ago, count, one_line, table};
 use vik_core::ids::IssueId;
 use vik_core::issue::Issue;
 use vik_core::workflow::Workflow;
@@ -27,9 +29,12 @@ pub struct PruneArgs {
     /// Minimum age of what is removed
     #[arg(long, value_name = "AGE", default_value = "30d")]
     pub older_than: vik_core::duration::Span,
-    /// Remove instead of only listing, also work in workspaces that is not committed
+    /// Remove instead of only listing
     #[arg(short, long)]
     pub yes: bool,
+    /// Also remove workspaces with work that exists nowhere else
+    #[arg(long)]
+    pub unsaved: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -49,6 +54,9 @@ struct OldIssue {
     last_used: Timestamp,
     sessions: usize,
     workspace: Option<PathBuf>,
+    /// The work in the workspace that exists nowhere else. With it, nothing of the issue is removed
+    /// without `--unsaved`.
+    unsaved: Option<String>,
 }
 
 /// Shows old sessions and workspaces, and removes them with `--yes`.
@@ -82,6 +90,10 @@ pub fn run(workflow: &Path, args: &PruneArgs) -> CliResult {
             .or_default()
             .push(attempt);
     }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed(ErrorCode::Prune, "cannot inspect workspaces", &error))?;
     let used = |attempt: &&PastAttempt| attempt.ended_at.unwrap_or(attempt.record.started_at);
     let mut plan = Plan {
         schema: vik_api::SCHEMA,
@@ -92,18 +104,26 @@ pub fn run(workflow: &Path, args: &PruneArgs) -> CliResult {
         let Some(last_used) = attempts.iter().map(used).max().filter(|last| *last < oldest) else {
             continue;
         };
-        let workspace = layout.issue_dir(issue);
-        plan.issues.push(OldIssue {
+        let workspace = Some(layout.issue_dir(issue)).filter(|workspace| workspace.exists());
+        let unsaved = workspace.as_ref().and_then(|workspace| {
+            let scratch = layout.service_dir();
+            let inspection = vik_workspace::unsaved_work(&host.supervisor, workspace, &scratch);
+            runtime.block_on(inspection).reason()
+        });
+        let old = OldIssue {
             issue_id: issue.clone(),
             last_used,
             sessions: attempts.len(),
-            workspace: workspace.exists().then_some(workspace),
-        });
+            workspace,
+            unsaved,
+        };
         if args.yes
+            && old.is_removed(args)
             && let Some(last) = attempts.last()
         {
-            remove(&host, &workflow, last)?;
+            remove(&host, &workflow, last, &runtime)?;
         }
+        plan.issues.push(old);
     }
     if args.json {
         print_json(&plan);
@@ -113,9 +133,20 @@ pub fn run(workflow: &Path, args: &PruneArgs) -> CliResult {
     Ok(Exit::Done)
 }
 
-/// Removes the workspace of an issue and its sessions, whatever they contain, unless a process uses
-/// the workspace: the caller named the age of what is removed.
-fn remove(host: &Arc<Host>, workflow: &Workflow, last: &PastAttempt) -> Result<(), Failure> {
+impl OldIssue {
+    /// Returns whether `--yes` removes it.
+    fn is_removed(&self, args: &PruneArgs) -> bool {
+        args.unsaved || self.unsaved.is_none()
+    }
+}
+
+/// Removes the workspace of an issue and its sessions, unless a process uses the workspace.
+fn remove(
+    host: &Arc<Host>,
+    workflow: &Workflow,
+    last: &PastAttempt,
+    runtime: &Runtime,
+) -> Result<(), Failure> {
     let record = &last.record;
     let id = one_line(record.issue_id.as_str(), 60);
     let files = |error: &dyn std::error::Error| {
@@ -129,10 +160,6 @@ fn remove(host: &Arc<Host>, workflow: &Workflow, last: &PastAttempt) -> Result<(
         "id": record.issue_id, "title": record.issue_title, "state": record.issue_state,
     });
     let issue = Issue::parse(&item.to_string()).unwrap_or_else(|_| Issue::bare(record.issue_id.clone()));
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| files(&error))?;
     let how = (Unsaved::Remove, Duration::ZERO);
     let removal = removal::remove(host, workflow, &issue, how, std::future::pending());
     let heading = format!("cannot remove the workspace of issue {id}");
@@ -164,17 +191,28 @@ fn text(plan: &Plan, args: &PruneArgs, now: Timestamp) -> String {
                 one_line(old.issue_id.as_str(), 40),
                 ago(old.last_used, now),
                 old.sessions.to_string(),
+                old.unsaved.clone().unwrap_or_else(|| "-".to_owned()),
                 workspace,
             ]
         })
         .collect();
-    let end = if plan.removed {
-        "removed\n"
-    } else {
-        "nothing was removed; --yes removes all, also uncommitted work\n"
-    };
-    format!(
-        "{}{end}",
-        table(["ISSUE", "LAST USED", "SESSIONS", "WORKSPACE"], &rows)
-    )
+    let mut text = table(
+        ["ISSUE", "LAST USED", "SESSIONS", "UNSAVED WORK", "WORKSPACE"],
+        &rows,
+    );
+    let removed = plan.issues.iter().filter(|old| old.is_removed(args)).count();
+    let kept = plan.issues.len() - removed;
+    let count = |issues: usize| count(issues as u64, "issue");
+    text.push_str(&match plan.removed {
+        true => format!("removed the workspaces and sessions of {}\n", count(removed)),
+        false => format!("nothing was removed; --yes removes {}\n", count(removed)),
+    });
+    if kept > 0 {
+        let _ = writeln!(
+            text,
+            "{} with unsaved work kept; --unsaved removes them too",
+            count(kept)
+        );
+    }
+    text
 }

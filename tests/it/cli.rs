@@ -5,7 +5,6 @@ use std::io::Read;
 use std::os::fd::OwnedFd;
 
 use serde_json::{Value, json};
-use vik_proc::FileLock;
 
 use crate::support::*;
 
@@ -467,40 +466,6 @@ fn run_is_listed_after_its_files_were_removed() {
         (&runs[0]["outcome"], &runs[0]["issue_title"], &runs[0]["attempts"]),
         (&json!("succeeded"), &json!("Issue 1"), &json!([]))
     );
-}
-
-#[test]
-fn prune_lists_beside_a_daemon_and_removes_nothing() {
-    let world = World::new(&[("1", "todo")]);
-    world.once().expect(0);
-    let daemon = world.daemon();
-    let listed = world.vik(&["prune", "--older-than", "0s"]).expect(0).out;
-    assert!(listed.contains("nothing was removed"), "{listed}");
-    world.vik(&["prune", "--older-than", "0s", "--yes"]).expect(5);
-    assert_eq!(world.sessions("1").len(), 1);
-    daemon.stop();
-}
-
-#[test]
-fn prune_lists_old_sessions_before_it_removes_them() {
-    let world = World::new(&[("1", "todo")]);
-    world.once().expect(0);
-    let shown = world.vik(&["prune", "--older-than", "0s"]).expect(0);
-    assert!(shown.out.contains("nothing was removed"), "{}", shown.out);
-    assert!(world.workspace("1").exists());
-    let none = world.vik(&["prune", "--yes", "--json"]).expect(0).json();
-    assert_eq!(none["issues"], json!([]));
-    // An attempt works in it, in a stage that may run beside another one.
-    let locks = world.home().join("service/issues/1.stages");
-    std::fs::create_dir(&locks).unwrap();
-    let lock = FileLock::try_acquire(&locks.join("plan.lock")).unwrap().unwrap();
-    let kept = world.vik(&["prune", "--older-than", "0s", "--yes"]).expect(1);
-    assert!(kept.err.contains("it is in use"), "{}", kept.err);
-    assert!(world.workspace("1").exists() && !world.sessions("1").is_empty());
-    drop(lock);
-    let pruned = world.vik(&["prune", "--older-than", "0s", "--yes"]).expect(0);
-    assert!(pruned.out.contains("removed"), "{}", pruned.out);
-    assert!(!world.workspace("1").exists() && world.sessions("1").is_empty());
 }
 
 #[test]

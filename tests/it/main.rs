@@ -35,6 +35,7 @@ mod output;
 mod outputs;
 mod places;
 mod predecessor;
+mod prune;
 mod readme;
 mod real_agents;
 mod reconcile;

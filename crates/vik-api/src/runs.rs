@@ -97,6 +97,10 @@ pub struct AttemptView {
     pub outputs: Vec<OutputView>,
     /// Its log.
     pub log: PathBuf,
+    /// Whether its files were removed, by `vik prune` or because of their age. The log does not exist
+    /// any more, and what only the files had is missing here.
+    #[serde(default)]
+    pub files_removed: bool,
 }
 
 /// An output that an agent requested.

@@ -5,7 +5,8 @@ use std::collections::{HashMap, HashSet};
 use vik_api::{AttemptView, Explanation, IssueDetails, OutputView, RunState, RunView, SpendView, Status};
 use vik_base::report;
 use vik_core::attempt::AttemptResult;
-use vik_core::ids::{AttemptId, IssueId, RunId};
+use vik_core::changes::EndedAttempt;
+use vik_core::ids::{AttemptId, IssueId, RunId, StageName};
 use vik_core::issue::Issue;
 use vik_core::limits::estimated;
 use vik_core::outcome::{CostSource, Outcome};
@@ -21,8 +22,7 @@ const AFTER_RUN: &str = "after_run";
 #[derive(Debug, Default)]
 pub struct StoredHistory {
     attempts: HashMap<AttemptId, StoredAttempt>,
-    /// The phase of each run.
-    phases: HashMap<RunId, String>,
+    runs: HashMap<RunId, StoredRun>,
 }
 
 impl StoredHistory {
@@ -43,13 +43,13 @@ impl StoredHistory {
             attempts: attempts
                 .map(|attempt| (attempt.started.attempt_id, attempt))
                 .collect(),
-            phases: runs.into_iter().map(|run| (run.id, run.phase)).collect(),
+            runs: runs.into_iter().map(|run| (run.id, run)).collect(),
         }
     }
 }
 
 /// Returns the runs that a filter selects, latest first, and whether there are more than `max`. A run
-/// that left no files, because of their age, has no attempts.
+/// whose attempts were removed from the ledger, because of their age, has no attempts.
 ///
 /// # Errors
 /// If the ledger cannot be read.
@@ -76,31 +76,27 @@ pub fn selected(
         .enumerate()
         .map(|(place, run)| (run.id.to_string(), place))
         .collect();
-    let with_files: HashSet<_> = past.iter().map(|attempt| attempt.record.run_id).collect();
-    // That of the last attempt, because the attempts of a run are in order.
-    let outcomes: HashMap<_, _> = stored
+    let with_attempts: HashSet<_> = stored.iter().map(|attempt| attempt.started.run).collect();
+    let bare: Vec<_> = runs
         .iter()
-        .filter_map(|attempt| Some((attempt.started.run, attempt.ended.as_ref()?.report.outcome)))
+        .filter(|run| !with_attempts.contains(&run.id))
+        .map(|run| bare_run(run, status))
         .collect();
-    let without_files = runs.iter().filter(|run| !with_files.contains(&run.id));
-    let bare: Vec<_> = without_files
-        .map(|run| bare_run(run, outcomes.get(&run.id).copied(), status))
-        .collect();
-    let mut views = join(&past, &StoredHistory::of(stored, runs), status);
+    let mut views = join(layout, &past, &StoredHistory::of(stored, runs), status);
     views.extend(bare);
     views.sort_by_key(|view| order.get(&view.run_id).copied());
     Ok((views, more))
 }
 
-/// Returns a run of which only the ledger knows.
-fn bare_run(run: &StoredRun, outcome: Option<Outcome>, status: Option<&Status>) -> RunView {
+/// Returns a run without attempts.
+fn bare_run(run: &StoredRun, status: Option<&Status>) -> RunView {
     let mut view = RunView {
         run_id: run.id.to_string(),
         issue_id: run.issue.clone(),
         issue_title: run.title.clone(),
         stage: run.stage.clone(),
         state: RunState::Ended,
-        outcome,
+        outcome: None,
         attempts: Vec::new(),
     };
     view.state = state(&view, Some(&run.phase), status);
@@ -122,7 +118,7 @@ pub fn of_issue(
         Some(ledger) => StoredHistory::of_issue(ledger, issue)?,
         None => StoredHistory::default(),
     };
-    Ok(join(&past.attempts, &books, status))
+    Ok(join(layout, &past.attempts, &books, status))
 }
 
 /// Returns the title that an issue last had: the current one, or the one in the ledger. It is empty
@@ -221,33 +217,107 @@ pub enum HistoryError {
     Files(#[from] StoreError),
 }
 
-/// Groups attempts by run, in the order in which the runs first occur.
-pub fn join(attempts: &[PastAttempt], books: &StoredHistory, status: Option<&Status>) -> Vec<RunView> {
+/// Groups attempts by run, in the order in which the runs first occur. Attempts whose files were
+/// removed are those that have an end in the ledger, and no files.
+pub fn join(
+    layout: &Layout,
+    past: &[PastAttempt],
+    books: &StoredHistory,
+    status: Option<&Status>,
+) -> Vec<RunView> {
+    let with_files: HashSet<_> = past.iter().map(|attempt| attempt.record.session_id).collect();
     let mut runs: Vec<RunView> = Vec::new();
     let mut run_indexes: HashMap<RunId, usize> = HashMap::new();
-    for attempt in attempts {
-        let record = &attempt.record;
-        let index = *run_indexes.entry(record.run_id).or_insert_with(|| {
-            runs.push(RunView {
-                run_id: record.run_id.to_string(),
-                issue_id: record.issue_id.clone(),
-                issue_title: String::new(),
-                stage: record.stage.clone(),
-                state: RunState::Ended,
-                outcome: None,
-                attempts: Vec::new(),
+    let mut add =
+        |id: RunId, issue: &IssueId, stage: &StageName, title: Option<&str>, attempt: AttemptView| {
+            let index = *run_indexes.entry(id).or_insert_with(|| {
+                runs.push(RunView {
+                    run_id: id.to_string(),
+                    issue_id: issue.clone(),
+                    issue_title: String::new(),
+                    stage: stage.clone(),
+                    state: RunState::Ended,
+                    outcome: None,
+                    attempts: Vec::new(),
+                });
+                runs.len() - 1
             });
-            runs.len() - 1
-        });
-        runs[index].issue_title.clone_from(&record.issue_title);
-        runs[index].attempts.push(view(attempt, books, status));
+            if let Some(title) = title {
+                title.clone_into(&mut runs[index].issue_title);
+            }
+            runs[index].attempts.push(attempt);
+        };
+    let is_removed = |stored: &&StoredAttempt| !with_files.contains(&stored.started.attempt_id);
+    let mut removed: Vec<_> = books.attempts.values().filter(is_removed).collect();
+    removed.sort_by_key(|stored| (stored.started.at, stored.started.attempt_id));
+    for stored in removed {
+        let (started, run) = (&stored.started, books.runs.get(&stored.started.run));
+        if let Some(view) = removed_view(layout, stored) {
+            let title = run.map(|run| run.title.as_str());
+            add(started.run, &started.issue, &started.stage, title, view);
+        }
+    }
+    for attempt in past {
+        let record = &attempt.record;
+        let view = view(attempt, books, status);
+        add(
+            record.run_id,
+            &record.issue_id,
+            &record.stage,
+            Some(&record.issue_title),
+            view,
+        );
     }
     for (id, index) in run_indexes {
         let run = &mut runs[index];
         run.outcome = run.attempts.last().and_then(|attempt| attempt.outcome);
-        run.state = state(run, books.phases.get(&id).map(String::as_str), status);
+        run.state = state(run, books.runs.get(&id).map(|run| run.phase.as_str()), status);
     }
     runs
+}
+
+/// Returns the view of an attempt whose files were removed; `None` if it has not ended: what is in
+/// no file was never started.
+fn removed_view(layout: &Layout, stored: &StoredAttempt) -> Option<AttemptView> {
+    let (started, ended) = (&stored.started, stored.ended.as_ref()?);
+    let report = &ended.report;
+    let took = ended.at.duration_since(started.at);
+    Some(AttemptView {
+        hand_over_failure: None,
+        attempt: started.attempt,
+        session_id: started.attempt_id.to_string(),
+        outcome: Some(report.outcome),
+        failure_class: report.failure_class,
+        reason: report.reason.clone(),
+        exit_code: report.exit_code,
+        started_at: started.at,
+        ended_at: Some(ended.at),
+        duration_ms: u64::try_from(took.as_millis()).ok(),
+        usage: report.usage,
+        cost_usd: (ended.source != CostSource::None).then(|| ended.charged.usd.usd()),
+        cost_source: ended.source,
+        charged: Some(charged(ended)),
+        resumed_from: resumed_from(stored),
+        proof: report.proof.clone(),
+        hooks_run_twice: Vec::new(),
+        outputs: Vec::new(),
+        log: files(layout, stored).log(),
+        files_removed: true,
+    })
+}
+
+/// Returns the charge of an attempt.
+fn charged(ended: &EndedAttempt) -> SpendView {
+    let estimated = estimated(ended.report.spend, ended.charged, ended.source);
+    SpendView::of(ended.charged, estimated)
+}
+
+/// Returns the attempt whose conversation was resumed. One that could not resume it started a new
+/// conversation.
+fn resumed_from(stored: &StoredAttempt) -> Option<String> {
+    let ended = stored.ended.as_ref();
+    let resumed = stored.started.resumed_from?;
+    (!ended.is_some_and(|ended| ended.report.resume_failed)).then(|| resumed.to_string())
 }
 
 fn view(attempt: &PastAttempt, books: &StoredHistory, status: Option<&Status>) -> AttemptView {
@@ -295,21 +365,15 @@ fn view(attempt: &PastAttempt, books: &StoredHistory, status: Option<&Status>) -
             .map(|ended| ended.cost_source)
             .or(stored_end.map(|stored_end| stored_end.source))
             .unwrap_or_default(),
-        charged: stored_end.map(|stored_end| {
-            let estimated = estimated(stored_end.report.spend, stored_end.charged, stored_end.source);
-            SpendView::of(stored_end.charged, estimated)
-        }),
-        resumed_from: stored
-            // An attempt that could not resume its conversation started a new one.
-            .filter(|_| !stored_end.is_some_and(|stored_end| stored_end.report.resume_failed))
-            .and_then(|stored| stored.started.resumed_from)
-            .map(|session| session.to_string()),
+        charged: stored_end.map(charged),
+        resumed_from: stored.and_then(resumed_from),
         proof: ended
             .and_then(|ended| ended.result.proof.clone())
             .or_else(|| stored_result.and_then(|result| result.proof.clone())),
         hooks_run_twice: vik_store::commands_run_twice(&attempt.files.journal()),
         outputs,
         log: attempt.files.log(),
+        files_removed: false,
     }
 }
 

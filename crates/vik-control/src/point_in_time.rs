@@ -52,7 +52,12 @@ impl FromStr for PointInTime {
         if let Ok(span) = text.parse() {
             return Ok(Self::Ago(span));
         }
-        if let Ok(at) = text.parse() {
+        // Vik itself prints a space before the offset.
+        let joined = text
+            .rsplit_once(' ')
+            .filter(|(_, offset)| offset.starts_with(['+', '-']))
+            .map(|(time, offset)| format!("{time}{offset}"));
+        if let Ok(at) = joined.as_deref().unwrap_or(text).parse() {
             return Ok(Self::At(at));
         }
         // A time of day without an offset is ambiguous. A date alone is a day of the ledger, in
@@ -103,6 +108,7 @@ mod tests {
             ("yesterday", "2026-03-03T00:00:00Z"),
             ("2026-03-01", "2026-03-01T00:00:00Z"),
             ("2026-03-01T10:00:00+02:00", "2026-03-01T08:00:00Z"),
+            ("2026-03-01 10:00:00 +02:00", "2026-03-01T08:00:00Z"),
             (" 2026-03-01T10:00:00Z ", "2026-03-01T10:00:00Z"),
             ("999999999d", "1970-01-01T00:00:00Z"),
         ] {

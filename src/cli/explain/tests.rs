@@ -81,6 +81,7 @@ fn attempt() -> AttemptView {
         hooks_run_twice: vec!["before_run".to_owned()],
         outputs: Vec::new(),
         log: "/home/u/.vik/sessions/42/implement-0195-a.jsonl".into(),
+        files_removed: false,
     }
 }
 

@@ -43,7 +43,11 @@ pub fn evidence(attempt: &AttemptView) -> Vec<String> {
     if let Some(proof) = &attempt.proof {
         lines.push(format!("proof of process exit: {}", one_line(proof, 80)));
     }
-    lines.push(format!("log: {}", attempt.log.display()));
+    lines.push(if attempt.files_removed {
+        "its log was removed (`vik prune`, or `retention.sessions`)".to_owned()
+    } else {
+        format!("log: {}", attempt.log.display())
+    });
     lines
 }
 

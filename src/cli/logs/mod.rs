@@ -18,6 +18,7 @@ use jiff::Timestamp;
 use vik_base::report::{ErrorCode, Exit, Failure, colored, one_line, stdout_width};
 use vik_core::ids::IssueId;
 use vik_store::PastAttempt;
+use vik_workspace::Layout;
 
 use self::scripts::ScriptOutputs;
 use self::style::OutputStyle;
@@ -60,10 +61,14 @@ pub fn run(workflow: &Path, args: &LogsArgs) -> CliResult {
         attempts.retain(selected);
         if is_first && attempts.is_empty() && (has_filter || !args.follow) {
             let hint = args.issue.id().and_then(workflow_hint);
-            return Err(
-                Failure::new(Exit::NotFound, ErrorCode::NoSession, "no matching session found")
-                    .hint(hint.unwrap_or_else(|| "`vik runs` lists all runs".to_owned())),
-            );
+            let message = match &issue {
+                Some(issue) if files_removed(&layout, issue) => {
+                    "the files of the issue's sessions were removed, by `vik prune` or because of their age"
+                }
+                _ => "no matching session found",
+            };
+            return Err(Failure::new(Exit::NotFound, ErrorCode::NoSession, message)
+                .hint(hint.unwrap_or_else(|| "`vik runs` lists all runs".to_owned())));
         }
         // Without a filter: the newest session, or with `--follow` all running and future sessions.
         if !has_filter && since.is_none() && is_first {
@@ -108,6 +113,13 @@ pub fn run(workflow: &Path, args: &LogsArgs) -> CliResult {
         }
         std::thread::sleep(POLL_INTERVAL);
     }
+}
+
+/// Returns whether the ledger has attempts of the issue.
+fn files_removed(layout: &Layout, issue: &IssueId) -> bool {
+    let ledger = history::ledger(layout.root());
+    let attempts = ledger.and_then(|ledger| ledger.attempts(Some(issue), 1).ok());
+    attempts.is_some_and(|attempts| !attempts.is_empty())
 }
 
 /// Returns the line that names the newest session and the ways to choose another one.

@@ -71,6 +71,7 @@ fn attempt(number: u64, from: i64, to: Option<i64>, outcome: Outcome) -> Attempt
         hooks_run_twice: Vec::new(),
         outputs: if number == 2 { outputs() } else { Vec::new() },
         log: format!("/home/u/.vik/sessions/42/implement-{number}.jsonl").into(),
+        files_removed: false,
     }
 }
 

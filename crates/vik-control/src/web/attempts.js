@@ -48,12 +48,21 @@ export function attemptRow(record) {
     h(
       "div",
       { class: "line" },
-      h(
-        "a",
-        { href: `/sessions/${encodeURIComponent(attempt.session_id)}`, title: attempt.session_id, "data-item": true },
-        `Attempt ${attempt.attempt}`,
-      ),
+      attempt.files_removed
+        ? h("span", { title: attempt.session_id }, `Attempt ${attempt.attempt}`)
+        : h(
+            "a",
+            {
+              href: `/sessions/${encodeURIComponent(attempt.session_id)}`,
+              title: attempt.session_id,
+              "data-item": true,
+            },
+            `Attempt ${attempt.attempt}`,
+          ),
       chip(outcome ?? "running"),
+      attempt.files_removed
+        ? h("span", { class: "tag", title: "Removed by vik prune, or because of their age" }, "Files removed")
+        : null,
       failureClass ? h("span", { class: "tag", title: failureClass }, humanize(failureClass)) : null,
       attempt.exit_code ? h("span", { class: "small dim" }, `exit ${attempt.exit_code}`) : null,
       h("span", { class: "grow" }),
