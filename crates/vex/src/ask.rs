@@ -1,10 +1,11 @@
-//! Approval of each call by the program that controls vex: an event has the question, a line on
-//! stdin the answer.
+//! The lines of the program that controls vex: the prompt, approvals of calls, and messages of
+//! people.
 //!
-//! `vex exec --ask` is for a program that controls vex. Its lines are JSON: first `{"prompt":
-//! TEXT}`, then for each event `ask` one `{"ask": ID, "decision": "allow"}` or `{"ask": ID,
-//! "decision": "deny", "message": TEXT}`, in any order. An invalid line or the end of stdin denies
-//! the call.
+//! `vex exec --ask` and `--messages` are for a program that controls vex. Its lines are JSON: first
+//! `{"prompt": TEXT}`, then for each event `ask` one `{"ask": ID, "decision": "allow"}` or `{"ask":
+//! ID, "decision": "deny", "message": TEXT}`, in any order. An invalid line or the end of stdin
+//! denies the call. With `--messages`, `{"message": {"id": ID, "text": TEXT}}` is a message of a
+//! person; `"interrupt": true` in it stops the current step.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
@@ -15,6 +16,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::events::{Journal, Question};
+use crate::inbox::{Inbox, PersonMessage};
 use crate::interrupt::Interrupt;
 
 /// The maximum length of a line, in bytes: a prompt may be as long.
@@ -46,9 +48,17 @@ struct State {
     waiting: HashMap<String, SyncSender<CallDecision>>,
     /// Why no more answers can arrive.
     closed: Option<String>,
+    /// The inbox of a run that takes messages.
+    inbox: Option<Inbox>,
 }
 
-/// A line of the controlling program.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MessageLine {
+    message: PersonMessage,
+}
+
+/// An answer of the controlling program.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct AskReply {
@@ -72,15 +82,18 @@ struct Prompt {
 }
 
 impl CallApprover {
-    /// Starts to read from the controlling program. Returns the prompt.
+    /// Starts to read from the controlling program. Returns the prompt. Messages go to `inbox`;
+    /// without one, a message is an invalid line.
     ///
     /// # Errors
     /// When no prompt arrives, as a message for people.
     pub(crate) fn listen(
         source: impl Read + Send + 'static,
         interrupt: &Interrupt,
+        inbox: Option<Inbox>,
     ) -> Result<(Self, String), String> {
         let asker = Self::default();
+        asker.state().inbox = inbox;
         let (sender, receiver) = sync_channel(2);
         let interrupted = sender.clone();
         let _listening =
@@ -121,6 +134,11 @@ impl CallApprover {
     }
 
     fn on_line(&self, line: &[u8]) -> Result<(), String> {
+        let inbox = self.state().inbox.clone();
+        if let (Some(inbox), Ok(line)) = (inbox, serde_json::from_slice::<MessageLine>(line)) {
+            inbox.deliver(line.message);
+            return Ok(());
+        }
         let answer: AskReply =
             serde_json::from_slice(line).map_err(|error| format!("a line of stdin is no answer: {error}"))?;
         let verdict = match answer.decision {
@@ -201,7 +219,7 @@ mod tests {
         let journal = Journal::new(true, Box::new(events_writer), Box::new(std::io::sink()));
         writeln!(stdin_writer, "{}", json!({"prompt": "go \n on"})).unwrap();
         let interrupt = Interrupt::new();
-        let (asker, prompt) = CallApprover::listen(stdin, &interrupt).unwrap();
+        let (asker, prompt) = CallApprover::listen(stdin, &interrupt, None).unwrap();
         assert_eq!(prompt, "go \n on");
         let answers = std::thread::spawn(move || {
             let mut questions = Vec::new();
@@ -281,7 +299,7 @@ mod tests {
     #[test]
     fn ask_without_a_prompt_does_not_start() {
         for reply in ["", "{}\n", "{\"prompt\": 7}\n", "go\n", "{\"prompt\":\"half"] {
-            let error = CallApprover::listen(reply.as_bytes(), &Interrupt::new()).unwrap_err();
+            let error = CallApprover::listen(reply.as_bytes(), &Interrupt::new(), None).unwrap_err();
             assert!(
                 error.contains("prompt") || error.contains("ended"),
                 "{reply}: {error}"

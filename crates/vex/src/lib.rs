@@ -22,6 +22,7 @@ pub mod conversation;
 pub mod events;
 pub mod evidence;
 mod git;
+pub mod inbox;
 pub mod interrupt;
 pub mod json_schema;
 mod net;

@@ -29,7 +29,7 @@ pub trait Driver: Sync {
     /// use std::collections::BTreeMap;
     /// use std::path::Path;
     ///
-    /// use vik_agents::{LaunchContext, driver};
+    /// use vik_agents::{InputMode, LaunchContext, driver};
     /// use vik_core::workflow::{AgentProfile, Runtime};
     ///
     /// let mut profile = AgentProfile::new(Runtime::Command);
@@ -46,7 +46,7 @@ pub trait Driver: Sync {
     ///     resume: None,
     ///     budget: vik_core::limits::Limit::default(),
     ///     in_sandbox: false,
-    ///     interactive: false,
+    ///     input: InputMode::Prompt,
     ///     scope: None,
     ///     is_root: false,
     ///     environment: &environment,
@@ -91,12 +91,12 @@ pub trait Driver: Sync {
     /// ```
     fn adapter(&self, profile: &AgentProfile, previous_total: Option<PreviousTotal>) -> Box<dyn Adapter>;
 
-    /// Creates the adapter for one session of an agent that asks before each call; see
-    /// [`LaunchContext::interactive`].
+    /// Creates the adapter for one session of an agent whose stdin stays open, and which gets all
+    /// input on stdin, including the prompt; see [`LaunchContext::input`].
     ///
     /// # Errors
     ///
-    /// Returns an error if this agent has no way to ask.
+    /// Returns an error if this agent has no such input.
     fn interactive_adapter(
         &self,
         _: &AgentProfile,
@@ -112,6 +112,15 @@ pub trait Driver: Sync {
             runtime: self.runtime().as_str(),
             why: "the runtime has no approval protocol",
         }
+    }
+
+    /// Returns whether people can send messages to a running agent with this profile.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason why they cannot.
+    fn steering(&self, _: &AgentProfile) -> Result<(), &'static str> {
+        Err("the runtime has no input for messages")
     }
 
     /// Returns the name on PATH of the agent's own program, if it has one.
@@ -263,6 +272,7 @@ mod tests {
             workdir: "/ws".as_ref(),
             resume: None,
             in_sandbox: false,
+            asks: true,
         };
         for runtime in RUNTIMES {
             let driver = driver(runtime);
@@ -274,6 +284,8 @@ mod tests {
             );
             let interactive = driver.interactive_adapter(&profile(runtime), None, &input);
             assert_eq!(interactive.is_ok(), runtime.can_ask(), "{runtime:?}");
+            let steering = driver.steering(&profile(runtime));
+            assert_eq!(steering.is_ok(), interactive.is_ok(), "{runtime:?}");
         }
     }
 

@@ -9,6 +9,31 @@ use vik_core::workflow::AgentProfile;
 
 use crate::{Driver, LaunchError};
 
+/// How an agent gets its input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum InputMode {
+    /// The prompt goes to stdin, which is then closed.
+    #[default]
+    Prompt,
+    /// stdin stays open for messages of people; see
+    /// [`Driver::interactive_adapter`](crate::Driver::interactive_adapter).
+    Messages,
+    /// Like `Messages`, and the agent asks before each call.
+    Approvals,
+}
+
+impl InputMode {
+    /// Returns whether stdin stays open.
+    pub fn is_open(self) -> bool {
+        self != Self::Prompt
+    }
+
+    /// Returns whether the agent asks before each call.
+    pub fn asks(self) -> bool {
+        self == Self::Approvals
+    }
+}
+
 /// The input for building a command line.
 #[derive(Clone, Copy)]
 pub struct LaunchContext<'a> {
@@ -29,9 +54,7 @@ pub struct LaunchContext<'a> {
     /// Whether the process will run in Vik's sandbox. The agent's own sandbox cannot be nested and
     /// is disabled then.
     pub in_sandbox: bool,
-    /// Whether the agent must ask before each call. It then gets all input on stdin, including the
-    /// prompt; see [`Driver::interactive_adapter`](crate::Driver::interactive_adapter).
-    pub interactive: bool,
+    pub input: InputMode,
     /// The paths that the agent may change, for an agent that enforces a scope itself.
     pub scope: Option<&'a Scope>,
     /// Whether the process will run as root.
@@ -39,7 +62,7 @@ pub struct LaunchContext<'a> {
     pub environment: &'a BTreeMap<String, String>,
 }
 
-/// How to start an agent. The prompt goes to its stdin, which is then closed.
+/// How to start an agent. The prompt goes to its stdin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
     /// The program (a name on PATH, or a path) and its arguments. They never contain text of an

@@ -33,13 +33,14 @@ use std::fmt;
 use jiff::Timestamp;
 use serde_json::value::RawValue;
 use vik_core::event::Event;
+use vik_core::message::Message;
 use vik_core::outcome::{FailureClass, Usage};
 use vik_core::workflow::Runtime;
 
 pub use driver::Driver;
 pub use environment::{COMMON, COMMON_PREFIXES};
 pub use error::LaunchError;
-pub use launch::{Launch, LaunchContext};
+pub use launch::{InputMode, Launch, LaunchContext};
 pub use login::LoginSign;
 pub use request::{AgentRequest, ApprovalRequest, InitialInput, Verdict};
 pub use reset::reset_time;
@@ -134,6 +135,12 @@ pub trait Adapter: Send {
     /// [`ApprovalRequest::answer_prefix`].
     fn answer(&self, _: &ApprovalRequest, _: Verdict<'_>) -> Vec<String> {
         Vec::new()
+    }
+
+    /// Returns the lines that send a message of a person; `None` while the agent cannot take one.
+    /// The last line contains the id of the message.
+    fn message_lines(&self, _: &Message) -> Option<Vec<String>> {
+        None
     }
 }
 

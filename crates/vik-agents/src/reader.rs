@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use vik_core::message::Message;
 use vik_core::outcome::Usage;
 
 use crate::request::Outbox;
@@ -26,6 +27,11 @@ pub(crate) trait LineReader: Send {
     /// Returns the lines that answer an approval request.
     fn verdict_lines(&self, _: &ApprovalRequest, _: Verdict<'_>) -> Vec<String> {
         Vec::new()
+    }
+
+    /// Returns the lines that send a message of a person.
+    fn lines_of(&self, _: &Message) -> Option<Vec<String>> {
+        None
     }
 }
 
@@ -59,5 +65,9 @@ impl<R: LineReader> Adapter for R {
 
     fn answer(&self, approval: &ApprovalRequest, verdict: Verdict<'_>) -> Vec<String> {
         self.verdict_lines(approval, verdict)
+    }
+
+    fn message_lines(&self, message: &Message) -> Option<Vec<String>> {
+        self.lines_of(message)
     }
 }

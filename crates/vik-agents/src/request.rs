@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use vik_core::approval::Call;
+use vik_core::ids::MessageId;
 
 /// A request of an agent to Vik.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +21,13 @@ pub enum AgentRequest {
         /// The id of the [`ApprovalRequest`].
         id: String,
     },
-    /// The work is done: close the agent's stdin.
+    /// The agent has read a message of a person. It takes part in the next request to the model.
+    MessageTaken { id: MessageId },
+    /// The agent rejected a message of a person, and does not read it.
+    MessageRejected { id: MessageId, why: String },
+    /// The agent has finished a turn, and waits for input: close its stdin unless a message follows.
+    TurnEnded,
+    /// The agent takes no more input: close its stdin.
     Close,
     /// The agent violated the protocol and must be stopped.
     ProtocolError(String),
@@ -96,6 +103,38 @@ pub struct InitialInput<'a> {
     pub resume: Option<&'a str>,
     /// Whether the process runs in Vik's sandbox.
     pub in_sandbox: bool,
+    /// Whether the agent asks before each call; see [`InputMode`](crate::InputMode).
+    pub asks: bool,
+}
+
+/// The prefix of the ids of requests that carry a message of a person.
+const MESSAGE: &str = "vik-message-";
+/// The prefix of the ids of requests that stop the current step of an agent.
+const INTERRUPT: &str = "vik-interrupt-";
+
+/// Returns the id of the request that carries a message.
+pub(crate) fn message_request_id(id: MessageId) -> String {
+    format!("{MESSAGE}{id}")
+}
+
+/// Returns the message that a request with this id carried.
+pub(crate) fn message_of_request(id: &str) -> Option<MessageId> {
+    message_id(id.strip_prefix(MESSAGE)?)
+}
+
+/// Returns the id of the request that stops the current step of the agent for a message.
+pub(crate) fn interrupt_request_id(id: MessageId) -> String {
+    format!("{INTERRUPT}{id}")
+}
+
+/// Returns whether a request with this id stopped the current step of the agent.
+pub(crate) fn is_interrupt_request(id: &str) -> bool {
+    id.starts_with(INTERRUPT)
+}
+
+/// Parses the id of a message.
+pub(crate) fn message_id(text: &str) -> Option<MessageId> {
+    uuid::Uuid::try_parse(text).ok().map(MessageId)
 }
 
 /// Returns a JSON string.

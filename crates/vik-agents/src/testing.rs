@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use vik_core::limits::Limit;
 use vik_core::workflow::{AgentProfile, Runtime};
 
-use crate::{Adapter, Event, LaunchContext};
+use crate::{Adapter, Event, InputMode, LaunchContext};
 
 pub(crate) const RUNTIMES: [Runtime; 4] = [
     Runtime::Codex,
@@ -41,7 +41,7 @@ pub(crate) fn context(profile: &AgentProfile) -> LaunchContext<'_> {
         resume: None,
         budget: Limit::default(),
         in_sandbox: false,
-        interactive: false,
+        input: InputMode::Prompt,
         scope: None,
         is_root: false,
         environment: &ENVIRONMENT,

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
-use vik_agents::{LaunchContext, LoginSign, driver};
+use vik_agents::{InputMode, LaunchContext, LoginSign, driver};
 use vik_base::report::chain;
 use vik_core::ids::AgentName;
 use vik_core::workflow::{AgentProfile, Home, Runtime, Stage, Workflow};
@@ -108,7 +108,11 @@ fn environment(
         resume: None,
         budget: vik_core::limits::Limit::default(),
         in_sandbox: false,
-        interactive,
+        input: if interactive {
+            InputMode::Approvals
+        } else {
+            InputMode::Prompt
+        },
         scope: None,
         is_root: nix::unistd::geteuid().is_root(),
         environment: &host.environment.shared(),

@@ -256,7 +256,7 @@ impl Probe<'_> {
                 resume: None,
                 budget: vik_core::limits::Limit::default(),
                 in_sandbox: SandboxPolicy::of(profile, stage).is_some(),
-                interactive: false,
+                input: vik_agents::InputMode::Prompt,
                 scope: None,
                 is_root: nix::unistd::geteuid().is_root(),
                 environment: &host.environment.shared(),

@@ -15,7 +15,8 @@ impl Agent<'_> {
     /// has a result when this function returns, even if the run was interrupted.
     pub(super) fn call(&mut self, calls: &[ToolCall]) -> ControlFlow<Ending> {
         let run = &mut self.run;
-        let (tools, journal, interrupt) = (run.tools, run.journal, run.interrupt);
+        let (tools, journal) = (run.tools, run.journal);
+        let step = run.inbox.start_step(run.interrupt);
         let mut written = Ok(());
         let mut each = |result: &ToolResult| {
             if written.is_ok() {
@@ -23,7 +24,7 @@ impl Agent<'_> {
                 written = run.session.record(Entry::Message { message });
             }
         };
-        let results = tools.call_all(calls, journal, interrupt, &mut each);
+        let results = tools.call_all(calls, journal, &step.interrupt, &mut each);
         if let Err(error) = written {
             return ControlFlow::Break(log_failure(&error));
         }

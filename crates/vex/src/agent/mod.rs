@@ -27,6 +27,7 @@ use self::verify::Verify;
 use crate::config::ContextSettings;
 use crate::conversation::{Block, Message, Turn};
 use crate::events::{ExitReason, Journal};
+use crate::inbox::Inbox;
 use crate::interrupt::Interrupt;
 use crate::provider::{Progress, Provider, ProviderError, Request};
 use crate::session::{Entry, Session};
@@ -92,6 +93,8 @@ pub struct Run<'a> {
     /// The conversation, with the prompt.
     pub session: &'a mut Session,
     pub settings: &'a Settings,
+    /// The messages of people that arrive during the run.
+    pub inbox: &'a Inbox,
 }
 
 /// Runs the loop until it ends.
@@ -179,6 +182,12 @@ impl<'a> Agent<'a> {
         loop {
             match step {
                 ControlFlow::Continue(()) => step = self.turn(),
+                // A message that arrived during the last answer is read before the end.
+                ControlFlow::Break(ending)
+                    if ending.reason == ExitReason::Done && !self.run.inbox.close_if_empty() =>
+                {
+                    step = ControlFlow::Continue(());
+                }
                 ControlFlow::Break(ending) => return ending,
             }
         }
@@ -187,12 +196,16 @@ impl<'a> Agent<'a> {
     /// Sends one request and handles its answer.
     fn turn(&mut self) -> ControlFlow<Ending> {
         self.check_may_proceed()?;
+        self.take_messages()?;
         self.make_room()?;
         let estimate = self.estimator.tokens(self.run.session.history().bytes());
         if let Some(why) = self.meter.forbids(estimate) {
             return ControlFlow::Break(Ending::failed(ExitReason::Limit, why));
         }
-        let turn = self.ask()?;
+        let Some(turn) = self.ask()? else {
+            // A message stopped the request, and is in the next one.
+            return ControlFlow::Continue(());
+        };
         self.meter.answered();
         self.report_answer(&turn);
         let calls: Vec<_> = turn.tool_calls().cloned().collect();
@@ -230,8 +243,19 @@ impl<'a> Agent<'a> {
         }
     }
 
-    /// Returns the next answer of the model. Shortens the conversation first if it is too long.
-    fn ask(&mut self) -> ControlFlow<Ending, Turn> {
+    /// Puts the waiting messages of people into the conversation.
+    fn take_messages(&mut self) -> ControlFlow<Ending> {
+        while let Some(message) = self.run.inbox.take() {
+            self.record_entry(Entry::Prompt { text: message.text })?;
+            self.run.journal.message_taken(&message.id);
+            self.retry_budget = RetryBudget::default();
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Returns the next answer of the model; `None` if a message stopped the request. Shortens the
+    /// conversation first if it is too long.
+    fn ask(&mut self) -> ControlFlow<Ending, Option<Turn>> {
         let mut shortened = 0;
         loop {
             let run = &mut self.run;
@@ -245,15 +269,17 @@ impl<'a> Agent<'a> {
             let bytes = history.bytes();
             let journal = run.journal;
             let mut progress = |progress: Progress<'_>| journal.progress(&progress);
-            let error = match run.provider.turn(request, &mut progress, run.interrupt) {
+            let step = run.inbox.start_step(run.interrupt);
+            let error = match run.provider.turn(request, &mut progress, &step.interrupt) {
                 Ok(turn) => {
                     self.estimator.learn(bytes, &turn);
                     self.add_usage(&turn);
-                    return ControlFlow::Continue(turn);
+                    return ControlFlow::Continue(Some(turn));
                 }
                 Err(error) => error,
             };
             match error {
+                ProviderError::Interrupted if !run.interrupt.is_set() => return ControlFlow::Continue(None),
                 // The same request would give the same empty answer; a different one may not.
                 ProviderError::Empty(why) if self.retry_budget.allow_empty() => self.retry_empty(&why)?,
                 ProviderError::Overflow(_) if shortened < 2 && self.overflow(shortened)? => shortened += 1,

@@ -2,6 +2,7 @@
 
 mod endings;
 mod long_run;
+mod messages;
 mod mistakes;
 
 use std::num::NonZeroU32;
@@ -12,6 +13,7 @@ use serde_json::{Value, json};
 use super::{Ending, Run, Settings, run};
 use crate::conversation::{Arguments, Block, Message, StopReason, ToolCall, Turn, Usage};
 use crate::events::Journal;
+use crate::inbox::{Inbox, PersonMessage};
 use crate::interrupt::Interrupt;
 use crate::provider::protocol::ToolCalls;
 use crate::provider::{ModelInfo, Progress, Provider, ProviderError, Request};
@@ -81,6 +83,7 @@ struct Scene {
     priced: bool,
     permission: Permission,
     interrupt: Interrupt,
+    inbox: Inbox,
     origin: Origin,
 }
 
@@ -102,6 +105,7 @@ impl Scene {
             priced: true,
             permission: Permission::WorkspaceWrite,
             interrupt: Interrupt::new(),
+            inbox: Inbox::default(),
             origin: Origin::New,
         }
     }
@@ -151,6 +155,7 @@ impl Scene {
             interrupt: &self.interrupt,
             session: &mut session,
             settings: &self.settings,
+            inbox: &self.inbox,
         });
         let text = String::from_utf8(events.0.lock().unwrap().clone()).unwrap();
         Played {

@@ -133,6 +133,16 @@ pub struct ExecArgs {
     )]
     pub ask: bool,
 
+    /// Let a controlling program send messages of people during the run: stdin contains JSON lines,
+    /// first `{"prompt": TEXT}`, then `{"message": {"id": ID, "text": TEXT}}`
+    #[arg(
+        long,
+        requires = "json",
+        conflicts_with = "prompt",
+        help_heading = "Permission"
+    )]
+    pub messages: bool,
+
     /// Maximum number of turns (answers of the model) [default: 200]
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub max_turns: Option<NonZeroU32>,
@@ -305,6 +315,7 @@ mod tests {
         "scope",
         "scope-env",
         "ask",
+        "messages",
     ];
 
     #[test]

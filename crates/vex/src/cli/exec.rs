@@ -13,6 +13,7 @@ use crate::ask::CallApprover;
 use crate::config::{LoadedConfig, Period, Settings};
 use crate::events::{ExitReason, Journal, SessionStart};
 use crate::evidence::RepositoryBaseline;
+use crate::inbox::Inbox;
 use crate::interrupt::Interrupt;
 use crate::provider::{ProviderError, catalog};
 use crate::session::{Head, Origin, Session, SessionError, SessionId, Store};
@@ -74,10 +75,15 @@ fn work(args: &ExecArgs, journal: &Journal, interrupt: &Interrupt) -> Ending {
     let dir = args.choice.dir();
     let root = Root::open(dir, settings.permission == Permission::Full).map(|root| root.with_scope(scope));
     let cwd = root.as_ref().map_or(dir, Root::path).display().to_string();
-    let (asker, asked) = if args.ask {
-        match CallApprover::listen(std::io::stdin(), interrupt) {
-            Ok((asker, prompt)) => (Some(asker), Some(prompt)),
-            Err(error) => return Ending::failed(ExitReason::Usage, format!("--ask: {error}")),
+    let inbox = Inbox::default();
+    let (asker, asked) = if args.ask || args.messages {
+        let messages = args.messages.then(|| inbox.clone());
+        match CallApprover::listen(std::io::stdin(), interrupt, messages) {
+            Ok((asker, prompt)) => (Some(asker).filter(|_| args.ask), Some(prompt)),
+            Err(error) => {
+                let flag = if args.ask { "--ask" } else { "--messages" };
+                return Ending::failed(ExitReason::Usage, format!("{flag}: {error}"));
+            }
         }
     } else {
         (None, None)
@@ -155,6 +161,7 @@ fn work(args: &ExecArgs, journal: &Journal, interrupt: &Interrupt) -> Ending {
         interrupt,
         session: &mut session,
         settings: &limits,
+        inbox: &inbox,
     });
     journal.evidence(|evidence| before.add_to(evidence));
     ending

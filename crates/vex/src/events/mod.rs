@@ -219,6 +219,11 @@ impl Journal {
         self.inner().emit(&Event::Plan { steps: &steps });
     }
 
+    /// Emits that the next request to the model contains a message of a person.
+    pub fn message_taken(&self, id: &str) {
+        self.inner().emit(&Event::MessageTaken { id: &redact(id) });
+    }
+
     pub fn compaction(&self, compacted: Compacted) {
         self.inner().emit(&Event::Compaction(compacted));
     }

@@ -117,7 +117,9 @@ impl Text {
                 }
             }
             // The call was already shown, and an answer is shown when it is complete.
-            Event::Usage { .. } | Event::Ask(_) | Event::Activity { .. } => Ok(()),
+            Event::Usage { .. } | Event::Ask(_) | Event::Activity { .. } | Event::MessageTaken { .. } => {
+                Ok(())
+            }
             Event::Plan { steps } => {
                 writeln!(out, "\n{}", self.paint(BOLD, "plan"))?;
                 for step in *steps {

@@ -164,6 +164,11 @@ pub(super) enum Event<'a> {
     /// With `--ask`: a call waits for `{"ask": ID, "decision": "allow"}` on stdin, or for `deny` with a `message` for the
     /// model.
     Ask(&'a Question),
+    /// With `--messages`: the next request to the model contains a message of a person.
+    MessageTaken {
+        /// The id of the message, as the controlling program gave it.
+        id: &'a str,
+    },
     /// Tokens and cost of the run so far: totals, never deltas.
     Usage {
         /// The tokens.

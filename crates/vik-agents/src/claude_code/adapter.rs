@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use jiff::Timestamp;
 use vik_core::event::Event;
+use vik_core::message::Message as PersonMessage;
 use vik_core::outcome::{FailureClass, Usage};
 use vik_core::workflow::AgentProfile;
 
@@ -15,7 +16,7 @@ use super::errors::{class_of_code, exit_code};
 use super::line::{Block, Content, Line, Message};
 use super::requests::RequestUsages;
 use crate::reader::LineReader;
-use crate::request::{ApprovalRequest, Outbox, Verdict};
+use crate::request::{ApprovalRequest, InitialInput, Outbox, Verdict};
 use crate::state::Session;
 use crate::wire::{self, Kind, Text};
 use crate::{Conclusion, Exit, PreviousTotal, Sink, flags};
@@ -31,8 +32,8 @@ pub(crate) struct ClaudeCode {
     previous: PreviousTotal,
     /// Usage of the main conversation, summed over `result` lines.
     results: Usage,
-    /// Whether a result line has reported the usage.
-    usage_reported: bool,
+    /// The usage at the last result line, and the sum over the requests at that time.
+    reported: Option<(Usage, Usage)>,
     /// Whether an API failure was already reported as a fatal error.
     fatal_reported: bool,
     /// Whether the provider rejected the last request because of a rate limit.
@@ -41,7 +42,7 @@ pub(crate) struct ClaudeCode {
     resets_at: Option<Timestamp>,
     /// Whether `--json-schema` asks for a structured answer; without one the exit code may be 0.
     wants_result: bool,
-    /// Present in an interactive session.
+    /// Present in a session whose input stays open.
     control: Option<Control>,
 }
 
@@ -53,7 +54,7 @@ impl ClaudeCode {
             final_result: None,
             requests: RequestUsages::default(),
             results: Usage::default(),
-            usage_reported: false,
+            reported: None,
             fatal_reported: false,
             rejected: false,
             resets_at: None,
@@ -62,14 +63,14 @@ impl ClaudeCode {
         }
     }
 
-    /// Creates the adapter of a session that asks before each call and reads its prompt from stdin.
+    /// Creates the adapter of a session whose input stays open.
     pub(crate) fn interactive(
         profile: &AgentProfile,
         previous_total: Option<PreviousTotal>,
-        prompt: &str,
+        input: &InitialInput<'_>,
     ) -> Self {
         Self {
-            control: Some(Control::new(prompt)),
+            control: Some(Control::new(input)),
             ..Self::new(profile, previous_total)
         }
     }
@@ -83,6 +84,11 @@ impl ClaudeCode {
                 }
                 None => wire::emit_unparsed(line, sink),
             },
+            "user" if parsed.is_replay == Some(true) => {
+                if let Some(control) = &mut self.control {
+                    control.on_replay(parsed.uuid.as_ref().map(Text::as_str));
+                }
+            }
             "user" => match parsed.message {
                 Some(message) => self.user(line, message, sink),
                 None => wire::emit_unparsed(line, sink),
@@ -96,6 +102,8 @@ impl ClaudeCode {
             },
             // Parts of a message that follows as a whole, and keep-alives.
             "stream_event" | "keep_alive" => {}
+            // The states of an input line with an id.
+            "command_lifecycle" => {}
             _ => wire::emit_unparsed(line, sink),
         }
     }
@@ -112,10 +120,10 @@ impl ClaudeCode {
             return self.api_failure(line, &message, &class, sink);
         }
         if let (Some(id), Some(usage)) = (&message.id, message.usage)
-            && !self.usage_reported
             && self.requests.record(id.as_str(), usage.into())
         {
-            self.session.usage = self.requests.sum();
+            let (reported, before) = self.reported.unwrap_or_default();
+            self.session.usage = reported.plus(self.requests.sum().since(before));
             self.session.report_usage(sink);
         }
         match message.content {
@@ -200,9 +208,11 @@ impl ClaudeCode {
         };
         let mut strange = blocks.is_empty();
         for block in blocks {
-            // Text on a user line is input of the agent, not its output.
+            // Text on a user line is input of the agent, not its output. In a session with messages
+            // it says that a step was stopped, which the result says too.
+            let is_note = self.control.is_some() && block.kind.as_str() == "text";
             let is_result = block.kind.as_str().ends_with("tool_result");
-            strange |= !(is_result && self.block(block, true, sink));
+            strange |= !(is_note || is_result && self.block(block, true, sink));
         }
         self.session.set_activity("thinking");
         if strange {
@@ -273,5 +283,9 @@ impl LineReader for ClaudeCode {
 
     fn verdict_lines(&self, approval: &ApprovalRequest, verdict: Verdict<'_>) -> Vec<String> {
         vec![control::answer(approval, verdict)]
+    }
+
+    fn lines_of(&self, message: &PersonMessage) -> Option<Vec<String>> {
+        self.control.as_ref()?.message_lines(message)
     }
 }

@@ -1,5 +1,11 @@
-//! Approval before each call: a hook that Claude Code calls back in-band, over stdout and stdin.
+//! The input of a session that takes messages of people, and the approval before each call: a hook
+//! that Claude Code calls back in-band, over stdout and stdin.
 //!
+//! - A message is a line like the prompt. Claude Code puts it into the next request of its turn, or
+//!   starts another turn with it, and repeats the line when it takes it
+//!   (`--replay-user-messages`).
+//! - The control request `interrupt` stops the current step, with a `result` of its own. A message
+//!   with `"priority":"now"` waits for the running tool (measured with 2.1.330).
 //! - The hook is registered before the prompt: Claude Code gets the prompt only after it has
 //!   confirmed the hook.
 //! - A hook that does not answer in time refuses the call (measured). The timeout is as long as
@@ -14,8 +20,12 @@ use std::collections::HashSet;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use vik_core::approval::Call;
+use vik_core::message::Message;
 
-use crate::request::{AgentRequest, ApprovalRequest, Outbox, Verdict, json_string};
+use crate::request::{
+    AgentRequest, ApprovalRequest, InitialInput, Outbox, Verdict, interrupt_request_id, is_interrupt_request,
+    json_string, message_id,
+};
 use crate::wire::{self, Text};
 
 /// The id of the request that registers the hook.
@@ -43,6 +53,10 @@ pub(super) struct Control {
     refused_calls: HashSet<String>,
     /// The number of sub-agents that run in the background.
     background_agents: usize,
+    /// Whether each call is to be approved.
+    asks: bool,
+    /// Whether Vik has stopped the current turn for a message.
+    is_interrupted: bool,
 }
 
 #[derive(Deserialize)]
@@ -100,22 +114,20 @@ struct Cancel<'a> {
 }
 
 impl Control {
-    pub(super) fn new(prompt: &str) -> Self {
-        let init = format!(
-            concat!(
-                r#"{{"type":"control_request","request_id":"{INIT}","request":{{"subtype":"initialize","hooks":{{"#,
-                r#""PreToolUse":[{{"matcher":null,"hookCallbackIds":["{HOOK}"],"timeout":{HOOK_TIMEOUT}}}]}}}}}}"#
-            ),
-            INIT = INIT,
-            HOOK = HOOK,
-            HOOK_TIMEOUT = HOOK_TIMEOUT,
-        );
+    pub(super) fn new(input: &InitialInput<'_>) -> Self {
+        let (first, prompt) = if input.asks {
+            (registration(), Some(input.prompt.to_owned()))
+        } else {
+            (user_line(None, input.prompt), None)
+        };
         Self {
-            outbox: Outbox::starting_with(init),
-            prompt: Some(prompt.to_owned()),
+            outbox: Outbox::starting_with(first),
+            prompt,
             asked_calls: HashSet::new(),
             refused_calls: HashSet::new(),
             background_agents: 0,
+            asks: input.asks,
+            is_interrupted: false,
         }
     }
 
@@ -177,6 +189,7 @@ impl Control {
     fn response(&mut self, line: &str) -> Option<()> {
         let Response { response } = wire::object(line)?;
         if response.request_id.as_str() != INIT {
+            self.is_interrupted |= is_interrupt_request(response.request_id.as_str());
             return Some(());
         }
         if response.subtype.as_str() != "success" {
@@ -187,10 +200,7 @@ impl Control {
             return Some(());
         }
         if let Some(prompt) = self.prompt.take() {
-            self.outbox.send(format!(
-                r#"{{"type":"user","message":{{"role":"user","content":{}}}}}"#,
-                json_string(&prompt)
-            ));
+            self.outbox.send(user_line(None, &prompt));
         }
         Some(())
     }
@@ -209,7 +219,7 @@ impl Control {
         if asked && is_error && wire::text(content).is_some_and(|text| text.starts_with(REFUSED)) {
             self.refused_calls.insert(call_id.to_owned());
         }
-        if !asked && !is_error {
+        if self.asks && !asked && !is_error {
             self.protocol_error(format!(
                 "the call {call_id} ran without a request for approval: this Claude Code does not call its hooks"
             ));
@@ -228,13 +238,65 @@ impl Control {
         self.background_agents = count;
     }
 
-    /// Closes the input at the end of a turn. Running sub-agents still ask for approval, so the
-    /// input stays open for them.
+    /// Handles the end of a turn. Running sub-agents start another turn when they end, and may ask
+    /// for approval, so the input stays open for them.
     pub(super) fn on_turn_end(&mut self) {
         if self.background_agents == 0 {
-            self.outbox.close();
+            self.outbox.push(AgentRequest::TurnEnded);
         }
     }
+
+    /// Returns whether Vik has stopped the turn that ends now.
+    pub(super) fn take_interrupt(&mut self) -> bool {
+        std::mem::take(&mut self.is_interrupted)
+    }
+
+    /// Handles the repetition of a line of the input.
+    pub(super) fn on_replay(&mut self, uuid: Option<&str>) {
+        // The prompt has no id of Vik's: its id is in no message.
+        if let Some(id) = uuid.and_then(message_id) {
+            self.outbox.push(AgentRequest::MessageTaken { id });
+        }
+    }
+
+    /// Returns the lines that send a message of a person.
+    pub(super) fn message_lines(&self, message: &Message) -> Option<Vec<String>> {
+        if self.prompt.is_some() {
+            // The hook is not confirmed.
+            return None;
+        }
+        let interrupt = message.interrupt.then(|| {
+            format!(
+                r#"{{"type":"control_request","request_id":{},"request":{{"subtype":"interrupt"}}}}"#,
+                json_string(&interrupt_request_id(message.id))
+            )
+        });
+        let line = user_line(Some(&message.id.to_string()), &message.text);
+        Some(interrupt.into_iter().chain([line]).collect())
+    }
+}
+
+/// Returns the request that registers the hook.
+fn registration() -> String {
+    format!(
+        concat!(
+            r#"{{"type":"control_request","request_id":"{INIT}","request":{{"subtype":"initialize","hooks":{{"#,
+            r#""PreToolUse":[{{"matcher":null,"hookCallbackIds":["{HOOK}"],"timeout":{HOOK_TIMEOUT}}}]}}}}}}"#
+        ),
+        INIT = INIT,
+        HOOK = HOOK,
+        HOOK_TIMEOUT = HOOK_TIMEOUT,
+    )
+}
+
+/// Returns the line of a prompt, or of a message with this id.
+fn user_line(uuid: Option<&str>, text: &str) -> String {
+    let uuid = uuid.map(|uuid| format!(r#""uuid":{},"#, json_string(uuid)));
+    format!(
+        r#"{{"type":"user",{}"message":{{"role":"user","content":{}}}}}"#,
+        uuid.unwrap_or_default(),
+        json_string(text)
+    )
 }
 
 /// Returns the line that answers an approval request.

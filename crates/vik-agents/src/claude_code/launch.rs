@@ -58,6 +58,11 @@ pub(super) fn skips_hooks(profile: &AgentProfile) -> bool {
     has_flag(profile, &["bare"])
 }
 
+/// Returns whether the profile's own flags demand another format of the input.
+pub(super) fn has_input_format(profile: &AgentProfile) -> bool {
+    has_flag(profile, &["input-format"])
+}
+
 /// Returns the `--max-budget-usd` of the profile's own flags.
 fn own_budget(profile: &AgentProfile) -> Option<MicroUsd> {
     profile
@@ -74,7 +79,7 @@ pub(super) fn launch(driver: &dyn Driver, cx: &LaunchContext<'_>) -> Result<Laun
     let profile = cx.profile;
     let model = cx.model()?;
     let own = own_flags(profile, &RULES)?;
-    if cx.interactive && skips_hooks(profile) {
+    if cx.input.asks() && skips_hooks(profile) {
         return Err(LaunchError::NotInteractive {
             runtime: "claude_code",
             why: "`args.bare` disables its hooks",
@@ -103,8 +108,9 @@ pub(super) fn launch(driver: &dyn Driver, cx: &LaunchContext<'_>) -> Result<Laun
     argv.extend(own.argv);
     let mut push = |args: &[&str]| argv.extend(args.iter().map(|arg| (*arg).to_owned()));
     push(&["--verbose", "--output-format", "stream-json", "--model", model]);
-    if cx.interactive {
-        push(&["--input-format", "stream-json"]);
+    if cx.input.is_open() {
+        // A message is printed when it is taken.
+        push(&["--input-format", "stream-json", "--replay-user-messages"]);
     }
     if !own.has_permission_flag {
         match profile.permission {
@@ -129,7 +135,7 @@ pub(super) fn launch(driver: &dyn Driver, cx: &LaunchContext<'_>) -> Result<Laun
         None => push(&["--session-id", &cx.session_id.to_string()]),
     }
     let mut env = environment(driver, cx, &set);
-    if cx.interactive {
+    if cx.input.asks() {
         // Has the same effect as `--bare`.
         env.remove("CLAUDE_CODE_SIMPLE");
     }

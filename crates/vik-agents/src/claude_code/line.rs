@@ -20,6 +20,10 @@ pub(super) struct Line<'a> {
     pub(super) message: Option<Message<'a>>,
     pub(super) session_id: Option<Text<'a>>,
     pub(super) parent_tool_use_id: Option<Text<'a>>,
+    pub(super) uuid: Option<Text<'a>>,
+    /// Whether the line repeats one of Vik's own lines, which is taken now.
+    #[serde(rename = "isReplay")]
+    pub(super) is_replay: Option<bool>,
     /// The class of an API failure.
     pub(super) error: Option<&'a RawValue>,
 }

@@ -9,7 +9,7 @@
 //! - A refused tool call is a tool result with an error, and is listed in `permission_denials`; the
 //!   run continues.
 //!
-//! In an interactive session Claude Code also reads stream-json: `control.rs`.
+//! In a session whose input stays open Claude Code also reads stream-json: `control.rs`.
 //!
 //! Permissions: Claude Code has no OS sandbox in this mode. `workspace-write` and `full` are
 //! therefore the same, `bypassPermissions`: nobody can answer a prompt, and anything less refuses
@@ -58,11 +58,14 @@ impl Driver for ClaudeCodeDriver {
         previous_total: Option<PreviousTotal>,
         input: &InitialInput<'_>,
     ) -> Result<Box<dyn Adapter>, LaunchError> {
-        Ok(Box::new(ClaudeCode::interactive(
-            profile,
-            previous_total,
-            input.prompt,
-        )))
+        Ok(Box::new(ClaudeCode::interactive(profile, previous_total, input)))
+    }
+
+    fn steering(&self, profile: &AgentProfile) -> Result<(), &'static str> {
+        match launch::has_input_format(profile) {
+            true => Err("`args.input-format` demands a prompt as text"),
+            false => Ok(()),
+        }
     }
 
     fn default_program(&self) -> Option<&'static str> {

@@ -50,8 +50,7 @@ impl Codex {
             ("thread.started", _) => self.on_thread_started(parsed.thread_id.map(|id| id.0), sink),
             ("turn.started", _) => {
                 // The line says only that there is a turn.
-                self.turn = Turn::Open;
-                self.session.set_activity("thinking");
+                self.on_turn_started();
             }
             ("turn.completed", _) => {
                 if let Some(usage) = parsed.usage {
@@ -84,6 +83,21 @@ impl Codex {
     /// Handles the start of the thread.
     pub(super) fn on_thread_started(&mut self, id: Option<Cow<'_, str>>, sink: &mut Sink<'_>) {
         self.session.start(id, None, None, sink);
+    }
+
+    /// Handles the start of a turn.
+    pub(super) fn on_turn_started(&mut self) {
+        self.turn = Turn::Open;
+        self.session.set_activity("thinking");
+    }
+
+    /// Handles the end of a turn that Vik stopped for a message, which starts another one.
+    pub(super) fn on_interrupted(&mut self, sink: &mut Sink<'_>) {
+        self.turn = Turn::Failed;
+        self.session.open_tools.clear();
+        self.session
+            .record_fault("the turn was stopped for a message", None, None);
+        sink(note("the current step was stopped for a message".into()));
     }
 
     /// Records the total usage of the thread.

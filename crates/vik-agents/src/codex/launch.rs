@@ -58,15 +58,15 @@ pub(super) fn launch(driver: &dyn Driver, cx: &LaunchContext<'_>) -> Result<Laun
 
     let mut argv = cx.program(driver);
     let mut push = |args: &[&str]| argv.extend(args.iter().map(|arg| (*arg).to_owned()));
-    push(&[if cx.interactive { "app-server" } else { "exec" }]);
+    push(&[if cx.input.is_open() { "app-server" } else { "exec" }]);
     push(&own.argv.iter().map(String::as_str).collect::<Vec<_>>());
-    if cx.interactive {
+    if cx.input.is_open() {
         // Everything else is sent in the protocol.
         if let Some(flag) = non_interactive_flag(profile) {
             return Err(LaunchError::ReservedFlag {
                 runtime: "codex",
                 flag: flag.to_owned(),
-                instead: "`codex app-server`, which stages with `approve.calls` use, does not support it",
+                instead: "`codex app-server`, which stages with `approve.calls` and `steer: true` use, does not support it",
             });
         }
         if !cx.in_sandbox && profile.permission == Permission::WorkspaceWrite {
@@ -75,7 +75,7 @@ pub(super) fn launch(driver: &dyn Driver, cx: &LaunchContext<'_>) -> Result<Laun
     } else {
         push(&["--json", "-m", model, "-C", workdir, "--skip-git-repo-check"]);
     }
-    if cx.interactive {
+    if cx.input.is_open() {
         // The sandbox is selected when the thread starts.
     } else if cx.in_sandbox {
         // Codex's own sandbox cannot be nested in Vik's, which enforces the permission.
@@ -119,7 +119,7 @@ pub(super) fn launch(driver: &dyn Driver, cx: &LaunchContext<'_>) -> Result<Laun
     }
     // With anything but a thread id Codex silently starts a new thread and exits with 0.
     let thread = cx.resume_id(driver)?;
-    if !cx.interactive {
+    if !cx.input.is_open() {
         if let Some(thread) = thread {
             push(&["resume", thread]);
         }

@@ -102,6 +102,19 @@ pub(super) struct ElicitationMeta<'a> {
     pub(super) tool_params: Option<&'a RawValue>,
 }
 
+/// A user message: the prompt, or a message of a person.
+#[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
+pub(super) struct UserNotification<'a> {
+    pub(super) item: UserItem<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", bound = "'de: 'a")]
+pub(super) struct UserItem<'a> {
+    pub(super) client_id: Option<Text<'a>>,
+}
+
 #[derive(Deserialize)]
 #[serde(bound = "'de: 'a")]
 pub(super) struct ItemNotification<'a> {
@@ -219,12 +232,13 @@ impl CodexError<'_> {
 #[serde(rename_all = "camelCase", bound = "'de: 'a")]
 pub(super) struct TurnNotification<'a> {
     pub(super) thread_id: Text<'a>,
-    pub(super) turn: EndedTurn<'a>,
+    pub(super) turn: TurnState<'a>,
 }
 
 #[derive(Deserialize)]
 #[serde(bound = "'de: 'a")]
-pub(super) struct EndedTurn<'a> {
+pub(super) struct TurnState<'a> {
+    pub(super) id: Option<Text<'a>>,
     pub(super) status: Text<'a>,
     pub(super) error: Option<CodexError<'a>>,
 }

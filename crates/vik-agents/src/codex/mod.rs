@@ -63,6 +63,13 @@ impl Driver for CodexDriver {
         Ok(Box::new(server::AppServer::new(profile, previous_total, input)?))
     }
 
+    fn steering(&self, profile: &AgentProfile) -> Result<(), &'static str> {
+        match launch::non_interactive_flag(profile) {
+            Some(_) => Err("its `args` contain a flag that `codex app-server` does not support"),
+            None => Ok(()),
+        }
+    }
+
     fn default_program(&self) -> Option<&'static str> {
         Some("codex")
     }

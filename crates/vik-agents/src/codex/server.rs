@@ -1,9 +1,12 @@
-//! The adapter of `codex app-server`: interactive Codex over JSON-RPC on stdout and stdin.
+//! The adapter of `codex app-server`: Codex over JSON-RPC on stdout and stdin, which stays open.
 //!
 //! - Its items become the same events as those of `codex exec`: they have the same fields under
 //!   other names.
-//! - It asks for approval of commands, patches and MCP tools (approval policy `untrusted`) and
-//!   waits for the answer. It may run commands without asking that it knows to be harmless. Any
+//! - A message of a person is a `turn/start`: it takes part in the next request of the running turn,
+//!   or starts another one. So it cannot miss its turn, as a `turn/steer` can. An item with its
+//!   `clientId` shows that it was taken (measured with 0.169.0).
+//! - A stage that asks before calls has the approval policy `untrusted`: Codex asks for approval of
+//!   commands, patches and MCP tools and waits for the answer. It may run commands without asking that it knows to be harmless. Any
 //!   other request, for example for more permissions, is refused.
 //! - A refusal has no message in this protocol: the message is sent before it, as user input to the
 //!   running turn.
@@ -17,6 +20,7 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 use serde_json::value::{RawValue, to_raw_value};
 use vik_core::event::Event;
+use vik_core::message::Message as PersonMessage;
 use vik_core::outcome::FailureClass;
 use vik_core::workflow::{AgentProfile, Permission};
 
@@ -24,11 +28,14 @@ use super::adapter::Codex;
 use super::line::Item;
 use super::message::{
     ErrorNotification, ErrorText, FileChange, ItemNotification, Limits, Message, RateLimitsNotification,
-    Resolved, ThreadRef, ThreadResult, TurnNotification, UsageNotification, Warning,
+    Resolved, ThreadRef, ThreadResult, TurnNotification, UsageNotification, UserNotification, Warning,
 };
 use crate::launch::path_text;
 use crate::reader::LineReader;
-use crate::request::{AgentRequest, ApprovalRequest, InitialInput, Outbox, Verdict, json_string};
+use crate::request::{
+    AgentRequest, ApprovalRequest, InitialInput, Outbox, Verdict, interrupt_request_id, is_interrupt_request,
+    json_string, message_id, message_of_request, message_request_id,
+};
 use crate::state::{Session, note};
 use crate::wire::{self, Text};
 use crate::{Conclusion, Exit, LaunchError, PreviousTotal, Sink};
@@ -38,7 +45,7 @@ const INITIALIZE: u64 = 1;
 const THREAD: u64 = 2;
 const TURN: u64 = 3;
 
-/// The adapter of one interactive session of Codex.
+/// The adapter of one session of Codex whose input stays open.
 #[derive(Debug)]
 pub(crate) struct AppServer {
     exec: Codex,
@@ -47,6 +54,10 @@ pub(crate) struct AppServer {
     thread_request: String,
     prompt: String,
     thread_id: Option<String>,
+    /// The running turn of the thread.
+    turn_id: Option<String>,
+    /// Whether Vik has stopped the running turn for a message.
+    is_interrupted: bool,
     /// Whether Codex has full access anyway, so that it cannot ask for more.
     has_full_access: bool,
     /// The thread and the turn of each approval request.
@@ -77,13 +88,15 @@ impl AppServer {
         let thread = format!(
             concat!(
                 r#"{{"id":{id},"method":"{method}","params":{{{resumed}"cwd":{cwd},"model":{model},"#,
-                r#""approvalPolicy":"untrusted","approvalsReviewer":"user","sandbox":"{sandbox}"}}}}"#
+                r#""approvalPolicy":"{policy}","approvalsReviewer":"user","sandbox":"{sandbox}"}}}}"#
             ),
             id = THREAD,
             method = method,
             resumed = resumed,
             cwd = json_string(path_text(input.workdir)?),
             model = json_string(profile.model.as_deref().unwrap_or_default()),
+            // With `never` Codex decides as `codex exec` does.
+            policy = if input.asks { "untrusted" } else { "never" },
             sandbox = sandbox,
         );
         let initialize = format!(
@@ -95,6 +108,8 @@ impl AppServer {
             thread_request: thread,
             prompt: input.prompt.to_owned(),
             thread_id: None,
+            turn_id: None,
+            is_interrupted: false,
             has_full_access,
             turns: HashMap::new(),
             patches: HashMap::new(),
@@ -115,8 +130,7 @@ impl AppServer {
     /// Handles a response to one of Vik's requests.
     fn response(&mut self, line: &str, id: &RawValue, message: &Message<'_>, sink: &mut Sink<'_>) {
         let Some(id) = id.get().parse::<u64>().ok().filter(|id| *id <= TURN) else {
-            // A response to the message of a refusal, which may arrive after the end of its turn.
-            return;
+            return self.message_response(id, message.error);
         };
         if message.error.is_some() {
             let error: Option<ErrorText<'_>> = wire::read(message.error);
@@ -155,13 +169,28 @@ impl AppServer {
         }
     }
 
+    /// Handles a response to a message. A refusal's own message may arrive after the end of its turn,
+    /// so its response says nothing.
+    fn message_response(&mut self, id: &RawValue, error: Option<&RawValue>) {
+        let id = wire::text(Some(id)).unwrap_or_default();
+        match (message_of_request(&id), wire::present(error)) {
+            (Some(id), Some(error)) => {
+                let error: Option<ErrorText<'_>> = wire::read(Some(error));
+                let why = error.map_or_else(String::new, |error| error.message.0.into_owned());
+                self.outbox.push(AgentRequest::MessageRejected { id, why });
+            }
+            (None, None) => self.is_interrupted |= is_interrupt_request(&id),
+            _ => {}
+        }
+    }
+
     fn notification(&mut self, line: &str, method: &str, params: Option<&RawValue>, sink: &mut Sink<'_>) {
         let known = match method {
             "item/started" | "item/completed" => self.item(line, method, params, sink),
             "thread/tokenUsage/updated" => self.usage(params, sink),
             "account/rateLimits/updated" => self.rate_limits(params, sink),
             "error" => self.error(params, sink),
-            "turn/started" => self.is_main(params).map(|_| ()),
+            "turn/started" => self.turn_started(params),
             "turn/completed" => self.turn_completed(params, sink),
             "serverRequest/resolved" => wire::read::<Resolved<'_>>(params).map(|resolved| {
                 let id = resolved.request_id.get().to_owned();
@@ -202,7 +231,12 @@ impl AppServer {
         let kind = snake_case(item.kind.as_str());
         match &*kind {
             // Vik's own input.
-            "user_message" => return Some(()),
+            "user_message" => {
+                if is_main && method == "item/started" {
+                    self.user_message(params);
+                }
+                return Some(());
+            }
             "agent_message" | "reasoning" if !is_main || method == "item/started" => return Some(()),
             _ => {}
         }
@@ -213,6 +247,14 @@ impl AppServer {
             self.exec.item_completed(line, item, sink);
         }
         Some(())
+    }
+
+    /// Handles input that Codex has taken.
+    fn user_message(&mut self, params: Option<&RawValue>) {
+        let client_id = wire::read::<UserNotification<'_>>(params).and_then(|user| user.item.client_id);
+        if let Some(id) = client_id.and_then(|id| message_id(id.as_str())) {
+            self.outbox.push(AgentRequest::MessageTaken { id });
+        }
     }
 
     fn usage(&mut self, params: Option<&RawValue>, sink: &mut Sink<'_>) -> Option<()> {
@@ -248,13 +290,26 @@ impl AppServer {
         Some(())
     }
 
+    fn turn_started(&mut self, params: Option<&RawValue>) -> Option<()> {
+        if self.is_main(params)? {
+            let started: Option<TurnNotification<'_>> = wire::read(params);
+            self.turn_id = started.and_then(|started| Some(started.turn.id?.0.into_owned()));
+            self.failure_class = None;
+            self.exec.on_turn_started();
+        }
+        Some(())
+    }
+
     fn turn_completed(&mut self, params: Option<&RawValue>, sink: &mut Sink<'_>) -> Option<()> {
         let TurnNotification { thread_id, turn } = wire::read(params)?;
         if Some(thread_id.as_str()) != self.thread_id.as_deref() {
             return Some(());
         }
+        self.turn_id = None;
+        let is_interrupted = std::mem::take(&mut self.is_interrupted);
         match turn.status.as_str() {
             "completed" => self.exec.completed(sink),
+            "interrupted" if is_interrupted => self.exec.on_interrupted(sink),
             status => {
                 let otherwise = || Cow::Owned(format!("the turn was {status}"));
                 let class = turn.error.as_ref().and_then(|error| error.class());
@@ -263,8 +318,31 @@ impl AppServer {
                 self.exec.failed_with_class(&message, self.failure_class, sink);
             }
         }
-        self.outbox.close();
+        self.outbox.push(AgentRequest::TurnEnded);
         Some(())
+    }
+
+    /// Returns the lines that send a message of a person.
+    fn message_lines(&self, message: &PersonMessage) -> Option<Vec<String>> {
+        let thread = json_string(self.thread_id.as_deref()?);
+        let interrupt = self.turn_id.as_ref().filter(|_| message.interrupt).map(|turn| {
+            format!(
+                r#"{{"id":{},"method":"turn/interrupt","params":{{"threadId":{thread},"turnId":{}}}}}"#,
+                json_string(&interrupt_request_id(message.id)),
+                json_string(turn),
+            )
+        });
+        let line = format!(
+            concat!(
+                r#"{{"id":{},"method":"turn/start","params":{{"threadId":{},"clientUserMessageId":{},"#,
+                r#""input":[{{"type":"text","text":{}}}]}}}}"#
+            ),
+            json_string(&message_request_id(message.id)),
+            thread,
+            json_string(&message.id.to_string()),
+            json_string(&message.text),
+        );
+        Some(interrupt.into_iter().chain([line]).collect())
     }
 }
 
@@ -295,6 +373,10 @@ impl LineReader for AppServer {
 
     fn verdict_lines(&self, approval: &ApprovalRequest, verdict: Verdict<'_>) -> Vec<String> {
         self.answer_approval(approval, verdict)
+    }
+
+    fn lines_of(&self, message: &PersonMessage) -> Option<Vec<String>> {
+        self.message_lines(message)
     }
 }
 

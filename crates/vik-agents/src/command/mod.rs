@@ -39,7 +39,7 @@ impl Driver for CommandDriver {
     }
 
     fn launch(&self, cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
-        if cx.interactive {
+        if cx.input.is_open() {
             return Err(self.not_interactive());
         }
         if cx.profile.command.first().is_none_or(String::is_empty) {

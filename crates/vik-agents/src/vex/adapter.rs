@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use vik_core::event::Event;
+use vik_core::message::Message;
 use vik_core::outcome::FailureClass;
 
 use super::approvals::{self, Approvals};
@@ -81,12 +82,12 @@ struct FinalResult {
 pub(crate) struct Vex {
     session: Session,
     final_result: Option<FinalResult>,
-    /// Present in an interactive session.
+    /// Present in a session whose input stays open.
     approvals: Option<Approvals>,
 }
 
 impl Vex {
-    /// Creates the adapter of a session that asks before each call and reads its prompt from stdin.
+    /// Creates the adapter of a session whose input stays open.
     pub(crate) fn interactive(prompt: &str) -> Self {
         Self {
             approvals: Some(Approvals::new(prompt)),
@@ -145,6 +146,12 @@ impl Vex {
             ("ask", ..) if self.approvals.is_some() => {
                 if let Some(approvals) = &mut self.approvals {
                     approvals.on_ask(line);
+                }
+            }
+            ("message_taken", ..) if self.approvals.is_some() => {
+                let taken = self.approvals.as_mut().and_then(|input| input.on_taken(line));
+                if taken.is_none() {
+                    wire::emit_unparsed(line, sink);
                 }
             }
             (kind, ..) => match self.side_event(kind, &parsed, sink) {
@@ -341,6 +348,11 @@ impl LineReader for Vex {
 
     fn verdict_lines(&self, approval: &ApprovalRequest, verdict: Verdict<'_>) -> Vec<String> {
         vec![approvals::answer(approval, verdict)]
+    }
+
+    fn lines_of(&self, message: &Message) -> Option<Vec<String>> {
+        self.approvals.as_ref()?;
+        Some(vec![approvals::message_line(message)])
     }
 }
 

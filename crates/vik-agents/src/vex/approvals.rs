@@ -1,10 +1,12 @@
-//! Native approval before each call: `vex exec --ask`. vex decides nothing itself in this mode, and
-//! a vex without this flag exits with a usage error.
+//! The input of vex that stays open: messages of people (`vex exec --messages`), and native approval
+//! before each call (`--ask`), in which vex decides nothing itself. A vex without these flags exits
+//! with a usage error.
 
 use serde::Deserialize;
 use vik_core::approval::Call;
+use vik_core::message::Message;
 
-use crate::request::{AgentRequest, ApprovalRequest, Outbox, Verdict, json_string};
+use crate::request::{AgentRequest, ApprovalRequest, Outbox, Verdict, json_string, message_id};
 use crate::wire::{self, Text};
 
 /// The pending requests of one session.
@@ -52,6 +54,36 @@ impl Approvals {
             id,
         }));
     }
+}
+
+#[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
+struct TakenEvent<'a> {
+    id: Text<'a>,
+}
+
+impl Approvals {
+    /// Handles the event that a message was taken.
+    pub(super) fn on_taken(&mut self, line: &str) -> Option<()> {
+        let event: TakenEvent<'_> = wire::object(line)?;
+        let id = message_id(event.id.as_str())?;
+        self.outbox.push(AgentRequest::MessageTaken { id });
+        Some(())
+    }
+}
+
+/// Returns the line that sends a message of a person.
+pub(super) fn message_line(message: &Message) -> String {
+    let interrupt = if message.interrupt {
+        r#","interrupt":true"#
+    } else {
+        ""
+    };
+    format!(
+        r#"{{"message":{{"id":{},"text":{}{interrupt}}}}}"#,
+        json_string(&message.id.to_string()),
+        json_string(&message.text)
+    )
 }
 
 fn answer_prefix(id: &str) -> String {

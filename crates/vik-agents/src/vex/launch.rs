@@ -7,7 +7,7 @@ use super::HOME_VARIABLE;
 use crate::environment::environment;
 use crate::flags::{FlagRules, ReservedFlag, own_flags};
 use crate::launch::path_text;
-use crate::{Driver, Launch, LaunchContext, LaunchError};
+use crate::{Driver, InputMode, Launch, LaunchContext, LaunchError};
 
 const RULES: FlagRules = FlagRules {
     reserved: &[
@@ -50,6 +50,11 @@ const RULES: FlagRules = FlagRules {
             names: &["ask"],
             accepted_value: None,
             instead: "use `approve.calls` of the stage",
+        },
+        ReservedFlag {
+            names: &["messages"],
+            accepted_value: None,
+            instead: "use `steer` of the profile",
         },
     ],
     permission_flags: &["permission"],
@@ -143,7 +148,11 @@ pub(super) fn launch(driver: &dyn Driver, cx: &LaunchContext<'_>) -> Result<Laun
     if let Some(id) = cx.resume_id(driver)? {
         push(&["--resume", id]);
     }
-    push(&[if cx.interactive { "--ask" } else { "-" }]);
+    match cx.input {
+        InputMode::Prompt => push(&["-"]),
+        InputMode::Messages => push(&["--messages"]),
+        InputMode::Approvals => push(&["--messages", "--ask"]),
+    }
     Ok(Launch {
         argv,
         env: environment(driver, cx, &set),

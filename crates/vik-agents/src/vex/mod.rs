@@ -54,6 +54,10 @@ impl Driver for VexDriver {
         Ok(Box::new(Vex::interactive(input.prompt)))
     }
 
+    fn steering(&self, _: &AgentProfile) -> Result<(), &'static str> {
+        Ok(())
+    }
+
     fn version_args(&self) -> &'static [&'static str] {
         &["vex", "--version"]
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use vik_agents::{Launch, LaunchContext, LaunchError, driver};
+use vik_agents::{InputMode, Launch, LaunchContext, LaunchError, driver};
 use vik_core::limits::Limit;
 use vik_core::money::MicroUsd;
 use vik_core::scope::Scope;
@@ -51,7 +51,7 @@ fn context<'a>(profile: &'a AgentProfile, environment: &'a BTreeMap<String, Stri
         resume: None,
         budget: Limit::default(),
         in_sandbox: false,
-        interactive: false,
+        input: InputMode::Prompt,
         scope: None,
         is_root: false,
         environment,
@@ -100,7 +100,7 @@ fn launch_of_each_interactive_runtime() {
     let mut all = String::new();
     let mut note = |profile: &AgentProfile, in_sandbox| {
         let cx = LaunchContext {
-            interactive: true,
+            input: InputMode::Approvals,
             in_sandbox,
             resume: Some("01a1ffcd-34e9-78d1-bc6d-b647a491f028"),
             ..context(profile, &environment)

@@ -8,6 +8,7 @@ mod properties;
 mod recording;
 mod recordings;
 mod semantics;
+mod steering;
 
 use std::path::Path;
 
@@ -34,6 +35,7 @@ fn initial_input() -> InitialInput<'static> {
         workdir: Path::new("/ws"),
         resume: None,
         in_sandbox: false,
+        asks: true,
     }
 }
 

@@ -42,7 +42,7 @@ pub(crate) fn start(env: &TestEnv, profile: &AgentProfile, prompt: &str) -> Chil
             budget: vik_core::limits::Limit::default(),
             scope: None,
             in_sandbox: false,
-            interactive: false,
+            input: vik_agents::InputMode::Prompt,
             is_root: nix::unistd::geteuid().is_root(),
             environment: &environment,
         })

@@ -80,7 +80,7 @@ impl Agent {
             budget: vik_core::limits::Limit::default(),
             scope: None,
             in_sandbox: false,
-            interactive: false,
+            input: vik_agents::InputMode::Prompt,
             is_root: nix::unistd::geteuid().is_root(),
             environment: &environment,
         });

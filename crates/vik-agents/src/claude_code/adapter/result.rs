@@ -7,8 +7,10 @@ use vik_core::event::Event;
 use vik_core::outcome::{FailureClass, Usage};
 
 use super::ClaudeCode;
+use crate::claude_code::control::Control;
 use crate::claude_code::errors::failure_text;
 use crate::claude_code::line::{Denial, ModelUsage, RequestUsage, ResultLine};
+use crate::state::note;
 use crate::wire;
 use crate::{Sink, classify};
 
@@ -46,6 +48,7 @@ impl ClaudeCode {
             });
         }
 
+        let is_interrupted = self.control.as_mut().is_some_and(Control::take_interrupt);
         let subtype = wire::text(result.subtype).unwrap_or(Cow::Borrowed(""));
         let terminal = wire::text(result.terminal_reason).unwrap_or(Cow::Borrowed(""));
         let status = wire::read::<u16>(result.api_error_status);
@@ -85,6 +88,13 @@ impl ClaudeCode {
             let class = self.failure_class(status, &message, &terminal, &stop, &subtype);
             self.session.record_fault(&message, class, status);
             self.session.set_activity("failed");
+            if is_interrupted && terminal.starts_with("aborted") {
+                // The message for which Vik stopped it starts another turn.
+                sink(note("the current step was stopped for a message".into()));
+                self.fatal_reported = false;
+                self.final_result = Some(FinalResult::default());
+                return;
+            }
             if !self.fatal_reported {
                 let message = Cow::Borrowed(&*message);
                 sink(Event::Error {
@@ -127,7 +137,7 @@ impl ClaudeCode {
             .unwrap_or_default();
         if let Some(figures) = models.or(main.map(|_| self.results)) {
             self.session.usage = figures.since(before.usage);
-            self.usage_reported = true;
+            self.reported = Some((self.session.usage, self.requests.sum()));
         }
         if let Some(cost) = wire::read::<f64>(result.total_cost_usd) {
             self.session.cost_usd = Some((cost - before.cost_usd).max(0.0));
