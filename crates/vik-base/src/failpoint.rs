@@ -31,6 +31,9 @@ pub const POINTS: &[&str] = &[
     "end_committed",
 ];
 
+/// The points of an attempt whose agent gets a message of a person, in their order.
+pub const MESSAGE_POINTS: &[&str] = &["message_noted", "message_sent", "message_taken"];
+
 /// The points of an attempt that has outputs, in their order.
 pub const OUTPUT_POINTS: &[&str] = &["outputs_taken", "output_applying", "output_ran", "output_applied"];
 

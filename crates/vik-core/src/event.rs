@@ -11,6 +11,7 @@ mod tests;
 
 use std::borrow::Cow;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use self::kind::EventKind;
@@ -18,7 +19,7 @@ pub use self::log_line::{LogLine, LoggedEvent, OtherEvent};
 pub use self::raw_json::RawJson;
 
 use crate::ended::Ended;
-use crate::ids::AttemptId;
+use crate::ids::{AttemptId, MessageId};
 use crate::limits::LimitHit;
 use crate::outcome::{FailureClass, Usage};
 
@@ -189,6 +190,20 @@ pub enum Event<'a> {
         /// The reason why it was not applied.
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<Cow<'a, str>>,
+    },
+    /// A message of a person to the agent; written by Vik.
+    PersonMessage {
+        id: MessageId,
+        /// The person and the way they used.
+        by: Cow<'a, str>,
+        /// The text; "" in an event `taken` or `rejected`, which follows one with the text.
+        #[serde(default, skip_serializing_if = "str::is_empty")]
+        text: Cow<'a, str>,
+        /// When the person sent it.
+        sent_at: Timestamp,
+        /// `prompt`: the prompt of the attempt contains it; `sent`: it is in the input of the agent;
+        /// `taken`: the next request to the model contains it; `rejected`: the agent refused it.
+        state: Cow<'a, str>,
     },
     /// The last line of a session log; written by Vik.
     Ended(Ended),

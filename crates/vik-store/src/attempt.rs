@@ -83,6 +83,14 @@ pub struct AttemptSpec {
     /// agent accepts.
     #[serde(default)]
     pub resume_refused: Option<AttemptId>,
+    /// Why people cannot send messages to the agent; `None`: they can.
+    #[serde(default = "not_steerable")]
+    pub not_steerable_because: Option<String>,
+}
+
+/// Returns the reason for a record without one.
+fn not_steerable() -> Option<String> {
+    Some("an earlier version of Vik started it".to_owned())
 }
 
 impl AttemptRecord {

@@ -10,6 +10,7 @@ use vik_core::approval::{Gate, Request};
 use vik_core::attempt::{AttemptResult, BeforeRunFailure};
 use vik_core::ended::Ended;
 use vik_core::machine::Answered;
+use vik_core::message::Message;
 use vik_core::outcome::{FailureClass, Outcome};
 
 use crate::StoreError;
@@ -123,6 +124,12 @@ pub enum Step {
     Answered {
         #[serde(flatten)]
         answered: Answered,
+    },
+    /// A message of a person is about to be sent to the agent.
+    Message {
+        message: Box<Message>,
+        /// The lines for the input of the agent.
+        lines: Vec<String>,
     },
     /// The attempt is over except for `after_run`. See [`Step::over`].
     Over {
@@ -338,6 +345,14 @@ impl Journal {
         })
     }
 
+    /// Returns the messages that were sent, or were about to be, each with its lines.
+    pub fn messages(&self) -> impl Iterator<Item = (&Message, &[String])> {
+        self.steps.iter().filter_map(|step| match step {
+            Step::Message { message, lines } => Some((&**message, &**lines)),
+            _ => None,
+        })
+    }
+
     /// Returns the point at which the attempt resumes on a machine with this boot id.
     pub fn plan(&self, boot_id: &str) -> ResumePoint {
         plan(&self.steps, boot_id)
@@ -385,6 +400,7 @@ fn plan(steps: &[Step], boot: &str) -> ResumePoint {
             | Step::Finished { .. }
             | Step::Asked { .. }
             | Step::Answered { .. }
+            | Step::Message { .. }
             | Step::Unknown => {}
         }
     }

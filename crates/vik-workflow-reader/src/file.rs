@@ -198,8 +198,13 @@ section! {
     /// The charge for an attempt that failed or was interrupted after the model's first answer and
     /// reported no usage. Default for the runtime `command`: nothing.
     "estimate" estimate: section Estimate;
+    /// Whether people can send messages to the running agent, which changes how it is started.
+    /// Default: only in stages that ask before calls. No effect with the runtime `command`.
+    "steer" steer: optional bool;
     instead {
         "type" => "did you mean `runtime`?",
+        "steering" => "did you mean `steer`?",
+        "steerable" => "did you mean `steer`?",
         "adapter" => "did you mean `runtime`?",
         "flags" => "did you mean `args`?",
         "environment" => "did you mean `env`?",

@@ -193,6 +193,7 @@ impl Check<'_> {
             ("provider", [Runtime::Vex].as_slice()),
             ("base_url", &with_server),
             ("output", &[Runtime::Command]),
+            ("steer", &with_server),
         ] {
             if !users.contains(&runtime) && !self.places.is_absent(&at(key)) {
                 let names = users.iter().map(|user| user.as_str());
@@ -232,6 +233,7 @@ impl Check<'_> {
             provider: agent.provider.map(|provider| provider.0),
             base_url: agent.base_url.map(|url| url.0),
             max_concurrency: agent.max_concurrency.map(SlotLimit::get),
+            steer: agent.steer,
             // Only its author knows the cost of an unknown program.
             estimate: if runtime == Runtime::Command && self.places.is_absent(&at("estimate")) {
                 Spend::default()

@@ -62,6 +62,7 @@ kinds! {
     ResumeFailed = "resume_failed", "Not resumed";
     Limit = "limit", "Limit";
     Output = "output", "Output";
+    PersonMessage = "person_message", "Person";
     Ended = "ended", "Ended";
 }
 
@@ -70,7 +71,12 @@ impl EventKind {
     /// except for approvals with a decider.
     pub fn is_own(self) -> bool {
         match self {
-            Self::Resumed | Self::ResumeFailed | Self::Limit | Self::Output | Self::Ended => true,
+            Self::Resumed
+            | Self::ResumeFailed
+            | Self::Limit
+            | Self::Output
+            | Self::PersonMessage
+            | Self::Ended => true,
             Self::SessionStarted
             | Self::Message
             | Self::Reasoning
@@ -109,6 +115,7 @@ impl Event<'_> {
             Self::ResumeFailed { .. } => EventKind::ResumeFailed,
             Self::Limit { .. } => EventKind::Limit,
             Self::Output { .. } => EventKind::Output,
+            Self::PersonMessage { .. } => EventKind::PersonMessage,
             Self::Ended(_) => EventKind::Ended,
         }
     }

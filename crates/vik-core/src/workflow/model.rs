@@ -152,6 +152,10 @@ pub struct AgentProfile {
     pub max_concurrency: Option<u32>,
     /// The charge for an attempt that was killed or failed without reporting its usage.
     pub estimate: Spend,
+    /// Whether people can send messages to the running agent; `None`: only if its input stays open
+    /// anyway, because it asks before calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steer: Option<bool>,
 }
 
 impl AgentProfile {
@@ -175,6 +179,7 @@ impl AgentProfile {
             base_url: None,
             max_concurrency: None,
             estimate: Spend::default(),
+            steer: None,
         }
     }
 }

@@ -257,6 +257,7 @@ fn tools(record: &AttemptRecord, log: &Path, end: Timestamp) -> std::io::Result<
             | Event::ResumeFailed { .. }
             | Event::Limit { .. }
             | Event::Output { .. }
+            | Event::PersonMessage { .. }
             | Event::Ended(_) => {}
         }
     }

@@ -202,6 +202,11 @@ impl AttemptCommands {
         self.inbox.borrow().iter().any(|message| message.interrupt)
     }
 
+    /// Returns the oldest message of the inbox, which stays there.
+    pub fn first_message(&self) -> Option<Message> {
+        self.inbox.borrow().front().cloned()
+    }
+
     /// Takes the oldest message out of the inbox. From then on it cannot be withdrawn.
     pub fn take_message(&self) -> Option<Message> {
         let mut message = None;

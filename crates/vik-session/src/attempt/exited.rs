@@ -1,5 +1,7 @@
 //! An attempt whose agent has no process left: its last output is read, and its end is evaluated.
 
+use std::sync::Arc;
+
 use vik_base::report;
 use vik_base::report::describe_exit;
 use vik_core::attempt::StopReason;
@@ -94,13 +96,19 @@ impl<'a> EndedTree<'a> {
             lost,
             output: None,
         };
+        let mut messages = cx.message_events();
         let log = match reader.finish().await {
             Ok(mut finished) => {
                 let overrun = finished.overrun.as_ref().map(overrun_failure);
                 causes.overrun = causes.overrun.or(overrun);
                 agent.answered = Some(finished.answered);
                 cx.evaluate_output(&mut *finished.adapter, &mut agent);
-                finished.log.map_err(|error| {
+                let log = finished.log.and_then(|mut log| {
+                    cx.report_taken_messages(&finished.requests, &mut messages, &mut log)
+                        .map_err(Arc::new)?;
+                    Ok(log)
+                });
+                log.map_err(|error| {
                     cx.disk.note(&error);
                     broken("its output could not be stored", &*error)
                 })

@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use vik_agents::{Adapter, AgentRequest, ApprovalRequest, Verdict};
 use vik_core::event::Event;
+use vik_core::ids::MessageId;
+use vik_core::message::Message;
 use vik_core::outcome::Usage;
 use vik_mask::Masker;
 use vik_proc::Overrun;
@@ -140,6 +142,8 @@ impl OpenTools {
 pub struct Finished {
     /// The adapter, after it has mapped every line.
     pub adapter: Box<dyn Adapter>,
+    /// The requests of the agent that nobody has taken.
+    pub requests: Vec<AgentRequest>,
     /// The log with every event, or the error because of which some are missing.
     pub log: Result<SessionLog, Arc<StoreError>>,
     /// Whether the agent's model has answered since the attempt started.
@@ -235,6 +239,24 @@ impl OutputReader {
     /// Returns the lines of input that answer a question of the agent.
     pub fn answer(&self, ask: &ApprovalRequest, verdict: Verdict<'_>) -> Vec<String> {
         self.adapter.answer(ask, verdict)
+    }
+
+    /// Returns the lines of input that send a message of a person; `None` while the agent cannot take
+    /// one.
+    pub fn message_lines(&self, message: &Message) -> Option<Vec<String>> {
+        self.adapter.message_lines(message)
+    }
+
+    /// Returns whether the agent can take messages of people now.
+    pub fn takes_messages(&self) -> bool {
+        let probe = Message {
+            id: MessageId(uuid::Uuid::nil()),
+            text: String::new(),
+            by: String::new(),
+            at: Timestamp::UNIX_EPOCH,
+            interrupt: false,
+        };
+        self.message_lines(&probe).is_some()
     }
 
     /// Returns the usage and cost that the agent has reported so far.
@@ -394,6 +416,7 @@ impl OutputReader {
         self.write(SessionLog::flush);
         Ok(Finished {
             adapter: self.adapter,
+            requests: self.requests,
             log: self.log_error.map_or(Ok(self.log), Err),
             answered: self.answered,
             overrun: self.overrun,

@@ -31,6 +31,19 @@ impl LivePhase {
     }
 }
 
+/// Whether people can send messages to the agent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Steering {
+    Ready,
+    /// The agent has not started, or has not reported its conversation yet.
+    #[default]
+    NotYet,
+    No {
+        /// The reason, for people.
+        why: String,
+    },
+}
+
 /// The facts that change while an attempt runs.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
@@ -43,6 +56,8 @@ pub struct Facts {
     pub events: u64,
     pub usage: Usage,
     pub cost_usd: Option<f64>,
+    /// Whether people can send messages to the agent; `None` before the attempt is recorded.
+    pub steering: Option<Steering>,
 }
 
 /// A reader of the facts of an attempt; cheap to clone. After the end it shows the last ones.

@@ -37,6 +37,7 @@ pub mod intent;
 mod judged;
 mod live;
 mod login;
+mod messages;
 mod opened;
 mod outputs;
 mod prepare;
@@ -62,7 +63,7 @@ pub use context::{issue_context, sample_session, stage_context};
 pub use finish::{AttemptEnd, Finish};
 pub use follow::{FollowError, KeptOutput, OutputReader};
 pub use handle::{AttemptHandle, AttemptLink};
-pub use live::{Facts, Live, LivePhase};
+pub use live::{Facts, Live, LivePhase, Steering};
 #[cfg(test)]
 pub use login::read_login;
 pub use opened::Attempt;

@@ -23,6 +23,8 @@ use vik_workspace::fs as private;
 use super::commands::AttemptCommands;
 use super::context::stage_context;
 use super::full::{DiskFaults, FULL, is_full, is_out_of_files};
+use super::messages::not_steerable_because;
+use super::tool_calls::asks_before_calls;
 use super::updates::UpdateSender;
 use crate::host::Host;
 
@@ -140,6 +142,7 @@ impl<'a> AttemptContext<'a> {
             journal: Arc::new(Mutex::new(journal)),
             disk: DiskFaults::default(),
         };
+        cx.show_steering();
         Ok((cx, log))
     }
 
@@ -201,6 +204,7 @@ impl Attempt {
             let reason = format!("unknown agent `{}`", start.stage.agent);
             AttemptFailure::failed(FailureClass::Usage, reason)
         })?;
+        let asks = asks_before_calls(&start, profile);
         let refused = start.resume.take_if(|resume| {
             !vik_agents::driver(profile.runtime).is_valid_session_id(&resume.provider_session_id)
         });
@@ -229,6 +233,7 @@ impl Attempt {
                 create_in_sandbox: self.workflow.issue.hooks_in_sandbox,
                 create_secrets: self.workflow.issue.hook_secrets.clone(),
                 resume_refused: refused.map(|resume| resume.attempt_id),
+                not_steerable_because: not_steerable_because(profile, asks),
             })),
         })
     }

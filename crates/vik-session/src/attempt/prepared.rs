@@ -70,10 +70,10 @@ impl<'a> Prepared<'a> {
         let (cx, workdir) = (self.cx, self.workplace.workdir());
         let scripts = self.workplace.scripts(cx, &self.secrets);
         let (start, host) = (cx.start(), cx.host());
-        let asks = cx.asks_before_calls();
-        if asks {
-            // The shim reads this file, and its existence tells the next daemon that the agent asks
-            // before calls.
+        let input = cx.input_mode();
+        if input.is_open() {
+            // The shim reads this file, and its existence tells the next daemon that the input is
+            // open.
             private::write_private(&cx.files.stdin(), b"")
                 .map_err(|error| broken("cannot create the agent's input", &error))?;
         }
@@ -96,7 +96,7 @@ impl<'a> Prepared<'a> {
                     .map(|resume| resume.provider_session_id.as_str()),
                 budget: start.budget,
                 in_sandbox: cx.sandbox_policy().is_some(),
-                interactive: asks,
+                input,
                 scope: start.intent.scope.as_ref(),
                 is_root: nix::unistd::geteuid().is_root(),
                 environment: &host.environment.shared(),
@@ -127,7 +127,7 @@ impl<'a> Prepared<'a> {
             .map_err(|error| broken("cannot create a repository for the linked work tree", &error))?;
         scripts.withhold_credentials(workdir, &mut env, spec.sandbox.as_mut())?;
         spec.env = os_env(env);
-        spec.stdin = if asks {
+        spec.stdin = if input.is_open() {
             Stdin::Follow(cx.files.stdin())
         } else {
             Stdin::File(cx.files.prompt())

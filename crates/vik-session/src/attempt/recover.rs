@@ -45,7 +45,7 @@ impl<'a> Opened<'a> {
         cx.host().agent_shims.add([shim]);
         let spec = cx.shim_spec("", Path::new("/"));
         let is_ended = log.is_ended;
-        let reader = match cx.open_reader(log) {
+        let mut reader = match cx.open_reader(log) {
             Ok(reader) => reader,
             Err(failure) => {
                 // Nothing could read the agent's output, so it is ended.
@@ -93,6 +93,9 @@ impl<'a> Opened<'a> {
                 () = tokio::time::sleep(POLL_INTERVAL) => {}
                 () = cx.attempt.commands.killed() => break,
             }
+        }
+        if agent.is_some() || reader.has_printed() {
+            cx.report_prompt_messages(&mut cx.message_events(), &mut reader);
         }
         let end = vik_proc::recover(&spec, shim, agent, &boot).await;
         let tree = EndedTree {

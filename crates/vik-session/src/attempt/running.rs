@@ -121,10 +121,20 @@ impl<'a> Running<'a> {
         };
         let mut timeouts = Timeouts::new(&cx.start().stage, started, cx.files.stderr());
         let (mut killed, mut warned) = (false, 0);
+        if agent.handle.agent().is_some() {
+            cx.report_prompt_messages(&mut cx.message_events(), &mut reader);
+        }
         let mut approvals = cx.tool_call_approvals().unwrap_or_else(|error| {
             agent.fail(&FollowError::Answer(error));
             None
         });
+        if let Some(Err(error)) = approvals
+            .as_mut()
+            .filter(|_| !agent.is_stopping())
+            .map(|approvals| approvals.resume_messages(&mut reader))
+        {
+            agent.fail(&error);
+        }
         let mut last_spend = Spend::default();
         let commands = cx.attempt.commands.clone();
         let has_login = cx.spec.profile.home == Home::Private;

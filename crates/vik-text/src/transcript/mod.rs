@@ -133,6 +133,9 @@ impl Entry {
                 &summary.unwrap_or_default(),
                 &reason.unwrap_or_default(),
             )),
+            Event::PersonMessage { by, text, state, .. } => {
+                Self::Note(note::person_message(&by, &text, &state))
+            }
             Event::Ended(ended) => Self::Note(note::ended(&ended)),
         }
     }

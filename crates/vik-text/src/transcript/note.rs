@@ -65,6 +65,16 @@ pub(super) fn resumed(conversation: &str) -> Note {
     Note::line(Dim, '·', &format!("resumed session {conversation}"))
 }
 
+/// Returns the note of a message of a person. Its text comes with the first event.
+pub(super) fn person_message(by: &str, text: &str, state: &str) -> Note {
+    if text.is_empty() {
+        return Note::line(Dim, '»', &format!("message of {by}: {state}")).with_importance(Importance::Minor);
+    }
+    let mut lines = vec![Line::of(Dim, &format!("{by} ({state}):"))];
+    lines.extend(Line::block(Plain, text));
+    Note::of((Green, '»'), lines)
+}
+
 pub(super) fn resume_failed(reason: &str) -> Note {
     let text = format!("cannot resume the earlier session: {reason}");
     Note::of((Yellow, '!'), Line::block(Yellow, &text))

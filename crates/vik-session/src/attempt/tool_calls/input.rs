@@ -14,7 +14,7 @@ use vik_store::StoreError;
 /// Ends the input; see [`vik_proc::Stdin::Follow`].
 const END: u8 = 0;
 
-pub(super) struct Input {
+pub(in crate::attempt) struct Input {
     path: PathBuf,
     file: File,
     /// The complete lines that the file contained when it was opened.
@@ -69,7 +69,7 @@ impl Input {
     }
 
     /// Sends a line, unless it was sent before.
-    pub(super) fn write_once(&mut self, line: &str) -> Result<(), StoreError> {
+    pub(in crate::attempt) fn write_once(&mut self, line: &str) -> Result<(), StoreError> {
         if self.ended || self.found.contains(line) {
             return Ok(());
         }
@@ -90,7 +90,12 @@ impl Input {
         self.write(&tail)
     }
 
-    pub(super) fn end(&mut self) -> Result<(), StoreError> {
+    /// Returns whether nothing more can be sent.
+    pub(in crate::attempt) fn is_ended(&self) -> bool {
+        self.ended
+    }
+
+    pub(in crate::attempt) fn end(&mut self) -> Result<(), StoreError> {
         if self.ended {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! The approval of tool calls: a call out of scope is refused at once, a call that a rule names
+//! The open input of an agent: messages of people, and the approval of tool calls. A call out of scope is refused at once, a call that a rule names
 //! waits for a person, every other call is allowed.
 //!
 //! The agent's questions are in its output, which every daemon reads again. Answers are in the
@@ -14,23 +14,27 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use vik_agents::{Adapter, AgentRequest, ApprovalRequest, InitialInput, PreviousTotal, Verdict, driver};
+use vik_agents::{
+    Adapter, AgentRequest, ApprovalRequest, InitialInput, InputMode, PreviousTotal, Verdict, driver,
+};
 
 use vik_base::report;
 use vik_core::approval::{self, Answer, Call, Request, TIME_LIMIT};
+use vik_core::attempt::Start;
 use vik_core::event::Event;
 use vik_core::ids::AttemptId;
 use vik_core::machine::Answered;
 use vik_core::outcome::FailureClass;
 use vik_core::scope::Scope;
-use vik_core::workflow::{ApprovePolicy, CallRule};
+use vik_core::workflow::{AgentProfile, ApprovePolicy, CallRule};
 use vik_store::{AttemptFailure, Journal, Step, StoreError};
 use vik_workspace::fs as private;
 
-use self::input::Input;
+pub(super) use self::input::Input;
 use self::places::places;
 use self::refusal::Refusal;
 use super::follow::{FollowError, OutputReader};
+use super::messages::Messages;
 use super::opened::AttemptContext;
 use super::updates::UpdateSender;
 
@@ -40,7 +44,7 @@ const AGENT: &str = "the agent";
 /// The maximum number of bytes of a call in the session log.
 const DETAIL: usize = 2000;
 
-/// The approvals of one agent's tool calls.
+/// The approvals of one agent's tool calls, and the messages to it.
 pub(super) struct ToolCallApprovals {
     scope: Option<Scope>,
     policy: Option<ApprovePolicy>,
@@ -49,6 +53,7 @@ pub(super) struct ToolCallApprovals {
     session: AttemptId,
     updates: UpdateSender,
     input: Input,
+    messages: Messages,
     waited: WaitTime,
     /// The waiting calls in the order of their requests.
     waiting: Vec<Waiting>,
@@ -104,15 +109,19 @@ struct Waiting {
 }
 
 impl AttemptContext<'_> {
-    /// Returns whether the agent is to ask before each call.
-    pub(super) fn asks_before_calls(&self) -> bool {
-        let start = self.start();
-        let profile = &self.spec.profile;
-        start.stage.asks_before_calls()
-            || (start.intent.scope.is_some() && driver(profile.runtime).enforces_scope_interactively(profile))
+    /// Returns how the agent gets its input.
+    pub(super) fn input_mode(&self) -> InputMode {
+        if asks_before_calls(self.start(), &self.spec.profile) {
+            InputMode::Approvals
+        } else if self.spec.not_steerable_because.is_none() {
+            InputMode::Messages
+        } else {
+            InputMode::Prompt
+        }
     }
 
-    /// Returns the adapter of the agent, interactive or not: an earlier daemon may have started it.
+    /// Returns the adapter of the agent. An earlier daemon may have started it: then its input is
+    /// open if it has a file.
     pub(super) fn adapter(&self, before: Option<PreviousTotal>) -> Result<Box<dyn Adapter>, AttemptFailure> {
         let profile = &self.spec.profile;
         if !self.files.stdin().exists() {
@@ -131,13 +140,15 @@ impl AttemptContext<'_> {
                 .as_ref()
                 .map(|resume| resume.provider_session_id.as_str()),
             in_sandbox: self.sandbox_policy().is_some(),
+            asks: self.input_mode().asks(),
         };
         driver(profile.runtime)
             .interactive_adapter(profile, before, &initial_input)
             .map_err(|error| failed(report::chain(&error)))
     }
 
-    /// Returns the approvals of an agent that asks before calls; `None` for any other.
+    /// Returns the approvals of, and the messages to, an agent whose input is open; `None` for any
+    /// other.
     pub(super) fn tool_call_approvals(&self) -> Result<Option<ToolCallApprovals>, StoreError> {
         let path = self.files.stdin();
         if !path.exists() {
@@ -156,11 +167,18 @@ impl AttemptContext<'_> {
             session: start.attempt_id,
             updates: self.attempt.updates.clone(),
             input: Input::open(&path)?,
+            messages: self.messages(),
             waited,
             waiting: Vec::new(),
             shown: None,
         }))
     }
+}
+
+/// Returns whether the agent is to ask before each call.
+pub(super) fn asks_before_calls(start: &Start, profile: &AgentProfile) -> bool {
+    start.stage.asks_before_calls()
+        || (start.intent.scope.is_some() && driver(profile.runtime).enforces_scope_interactively(profile))
 }
 
 impl ToolCallApprovals {
@@ -171,6 +189,9 @@ impl ToolCallApprovals {
                 AgentRequest::Send(line) => self.input.write_once(&line).map_err(FollowError::Answer)?,
                 AgentRequest::Approval(ask) => self.ask(ask, reader)?,
                 AgentRequest::Withdraw { id } => self.withdraw(&id, reader)?,
+                AgentRequest::MessageTaken { id } => self.messages.on_taken(id, reader)?,
+                AgentRequest::MessageRejected { id, why } => self.messages.on_rejected(id, &why, reader)?,
+                AgentRequest::TurnEnded => self.messages.turn_ended = true,
                 AgentRequest::Close => self.input.end().map_err(FollowError::Answer)?,
                 AgentRequest::ProtocolError(why) => return Err(FollowError::Broken(why)),
             }
@@ -184,8 +205,14 @@ impl ToolCallApprovals {
             };
             self.on_answer(&answered, reader)?;
         }
+        self.messages.poll(&mut self.input, reader)?;
         self.show();
         Ok(())
+    }
+
+    /// Sends the messages that an earlier daemon was about to send.
+    pub(super) fn resume_messages(&mut self, reader: &mut OutputReader) -> Result<(), FollowError> {
+        self.messages.resume(&mut self.input, reader)
     }
 
     /// Handles an answer. An answer to a request that is no longer waiting is ignored.

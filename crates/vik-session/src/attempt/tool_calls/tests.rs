@@ -6,8 +6,8 @@ use vik_core::workflow::{AgentProfile, OutputFormat, Runtime};
 use vik_session_log::SessionLog;
 
 use super::*;
-use crate::attempt::AttemptHandle;
 use crate::attempt::follow::KeptOutput;
+use crate::attempt::{AttemptCommands, AttemptHandle};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asks {
@@ -36,6 +36,7 @@ struct Scene {
     daemon: Option<(ToolCallApprovals, OutputReader)>,
     _handle: AttemptHandle,
     updates: UpdateSender,
+    commands: AttemptCommands,
 }
 
 fn profile() -> AgentProfile {
@@ -77,6 +78,7 @@ impl Scene {
             daemon: None,
             _handle: handle,
             updates: link.updates,
+            commands: link.commands,
         };
         scene.start_daemon();
         scene
@@ -85,17 +87,20 @@ impl Scene {
     fn start_daemon(&mut self) {
         let path = |name: &str| self.dir.path().join(name);
         let journal = Journal::open(&path("journal")).unwrap();
+        let waited = WaitTime::of(&journal);
+        let journal = Arc::new(Mutex::new(journal));
         let initial_input = InitialInput {
             prompt: "Do it.",
             workdir: &path("ws"),
             resume: None,
             in_sandbox: false,
+            asks: true,
         };
         let adapter = driver(Runtime::ClaudeCode)
             .interactive_adapter(&profile(), None, &initial_input)
             .unwrap();
         let log = SessionLog::reopen(&path("log")).unwrap();
-        let updates = self.updates.clone();
+        let (updates, updates_of_messages) = (self.updates.clone(), self.updates.clone());
         let kept = KeptOutput {
             files: vec![path("raw")],
             limit: None,
@@ -108,11 +113,12 @@ impl Scene {
             scope: Some(Scope::new(["src/**"]).unwrap()),
             policy: Some(serde_json::from_value(policy).unwrap()),
             workdir: path("ws"),
-            waited: WaitTime::of(&journal),
-            journal: Arc::new(Mutex::new(journal)),
+            waited,
+            journal: Arc::clone(&journal),
             session: AttemptId(uuid::Uuid::nil()),
             updates: self.updates.clone(),
             input: Input::open(&path("stdin")).unwrap(),
+            messages: Messages::of(journal, self.commands.clone(), updates_of_messages),
             waiting: Vec::new(),
             shown: None,
         };

@@ -1,0 +1,358 @@
+//! Messages of people to the agent of an attempt.
+//!
+//! Those that waited when the attempt started are in its prompt. Those that arrive while the agent
+//! runs are sent to it, if its input is open. Each is in the journal, with its lines, before it is
+//! in the file of the agent's input, and in that file once: a daemon may die at any point, and the
+//! next one resumes there. A message that the agent has not taken stays with the scheduler, and is
+//! in the next prompt.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use jiff::Timestamp;
+use vik_agents::{AgentRequest, driver};
+use vik_base::{failpoint, report};
+use vik_core::attempt::Start;
+use vik_core::event::{Event, LogLine, LoggedEvent};
+use vik_core::ids::MessageId;
+use vik_core::message::Message;
+use vik_core::workflow::AgentProfile;
+use vik_session_log::SessionLog;
+use vik_store::{Journal, Step, StoreError};
+
+use super::commands::AttemptCommands;
+use super::follow::{FollowError, OutputReader};
+use super::live::Steering;
+use super::opened::AttemptContext;
+use super::tool_calls::Input;
+use super::updates::UpdateSender;
+
+/// The states of a message in the session log.
+const IN_PROMPT: &str = "prompt";
+const SENT: &str = "sent";
+const TAKEN: &str = "taken";
+const REJECTED: &str = "rejected";
+
+/// Returns why people cannot send messages to an agent with this profile, or `None`. `asks` is
+/// whether it asks before calls.
+pub(super) fn not_steerable_because(profile: &AgentProfile, asks: bool) -> Option<String> {
+    if let Err(why) = driver(profile.runtime).steering(profile) {
+        return Some(why.to_owned());
+    }
+    match profile.steer {
+        Some(true) => None,
+        None if asks => None,
+        None => Some("its profile does not set `steer: true`".to_owned()),
+        Some(false) => Some("its profile sets `steer: false`".to_owned()),
+    }
+}
+
+/// Returns the messages of people that waited when the attempt started, for its prompt; "" if there
+/// are none.
+pub(super) fn prompt_section(start: &Start) -> String {
+    let mut out = String::new();
+    if start.messages.is_empty() {
+        return out;
+    }
+    out.push_str("\n\n---\nVik: a person sent these messages\n");
+    for Message { by, at, text, .. } in &start.messages {
+        let _ = write!(out, "\n{by}, {at:.0}:\n{}\n", text.trim_end());
+    }
+    out
+}
+
+/// The events of messages in the session log of an attempt.
+#[derive(Debug, Default)]
+pub(super) struct MessageEvents {
+    logged: BTreeSet<(MessageId, String)>,
+}
+
+impl MessageEvents {
+    /// Returns the event of a message in this state, unless the log contains it.
+    fn next<'m>(&mut self, message: &'m Message, state: &'static str) -> Option<Event<'m>> {
+        let has_text = matches!(state, IN_PROMPT | SENT);
+        self.logged
+            .insert((message.id, state.to_owned()))
+            .then(|| Event::PersonMessage {
+                id: message.id,
+                by: vik_mask::mask(&message.by),
+                text: if has_text {
+                    vik_mask::mask(&message.text)
+                } else {
+                    "".into()
+                },
+                sent_at: message.at,
+                state: state.into(),
+            })
+    }
+
+    fn write(
+        &mut self,
+        message: &Message,
+        state: &'static str,
+        reader: &mut OutputReader,
+    ) -> Result<(), FollowError> {
+        match self.next(message, state) {
+            Some(event) => reader.append_event(Timestamp::now(), &event),
+            None => Ok(()),
+        }
+    }
+}
+
+impl AttemptContext<'_> {
+    /// Returns the events of messages that the session log contains. Only an attempt with messages
+    /// has any.
+    pub(super) fn message_events(&self) -> MessageEvents {
+        let has_none = self.start().messages.is_empty() && self.journal().messages().next().is_none();
+        if has_none {
+            return MessageEvents::default();
+        }
+        let text = std::fs::read(self.files.log()).unwrap_or_default();
+        let lines = text.split(|byte| *byte == b'\n');
+        let events = lines.filter_map(|line| serde_json::from_slice::<LogLine>(line).ok());
+        let logged = events.filter_map(|line| match line.event {
+            LoggedEvent::Known(Event::PersonMessage { id, state, .. }) => Some((id, state.into_owned())),
+            _ => None,
+        });
+        MessageEvents {
+            logged: logged.collect(),
+        }
+    }
+
+    /// Reports the messages in the prompt of an agent that runs, or has run.
+    pub(super) fn report_prompt_messages(&self, events: &mut MessageEvents, reader: &mut OutputReader) {
+        for message in &self.start().messages {
+            if let Err(error) = events.write(message, IN_PROMPT, reader) {
+                let error = report::chain(&error);
+                tracing::warn!(error, "cannot record a message in the session log");
+            }
+            self.attempt.updates.message_taken(message.id);
+        }
+    }
+
+    /// Reports the messages that an agent took before its end.
+    pub(super) fn report_taken_messages(
+        &self,
+        requests: &[AgentRequest],
+        events: &mut MessageEvents,
+        log: &mut SessionLog,
+    ) -> Result<(), StoreError> {
+        for request in requests {
+            let AgentRequest::MessageTaken { id } = request else {
+                continue;
+            };
+            let journal = self.journal();
+            let sent = journal.messages().find(|(message, _)| message.id == *id);
+            if let Some(event) = sent.and_then(|(message, _)| events.next(message, TAKEN)) {
+                log.push(Timestamp::now(), &event)?;
+            }
+            self.attempt.updates.message_taken(*id);
+        }
+        Ok(())
+    }
+
+    /// Returns the relay of messages to an agent whose input is open.
+    pub(super) fn messages(&self) -> Messages {
+        let mut messages = Messages::of(
+            self.shared_journal(),
+            self.attempt.commands.clone(),
+            self.attempt.updates.clone(),
+        );
+        let in_prompt = self.start().messages.iter().map(|message| message.id);
+        messages.known.extend(in_prompt);
+        messages.is_steerable = self.spec.not_steerable_because.is_none();
+        messages.events = self.message_events();
+        messages
+    }
+
+    /// Shows whether people can send messages to the agent.
+    pub(super) fn show_steering(&self) {
+        let steering = match &self.spec.not_steerable_because {
+            Some(why) => Steering::No { why: why.clone() },
+            None => Steering::NotYet,
+        };
+        self.attempt
+            .updates
+            .set_facts(|facts| facts.steering = Some(steering));
+    }
+}
+
+/// The relay of messages to a running agent.
+#[derive(Debug)]
+pub(super) struct Messages {
+    is_steerable: bool,
+    commands: AttemptCommands,
+    journal: Arc<Mutex<Journal>>,
+    updates: UpdateSender,
+    events: MessageEvents,
+    /// The messages in the prompt, and those that were sent.
+    known: BTreeSet<MessageId>,
+    /// The messages that were sent and that the agent has not taken yet.
+    untaken: Vec<Message>,
+    /// Whether the agent waits for input.
+    pub(super) turn_ended: bool,
+    /// What the facts show.
+    steering: Option<Steering>,
+}
+
+impl Messages {
+    /// Creates the relay to an agent that takes messages.
+    pub(super) fn of(journal: Arc<Mutex<Journal>>, commands: AttemptCommands, updates: UpdateSender) -> Self {
+        let untaken: Vec<Message> = {
+            let journal = journal.lock().unwrap_or_else(PoisonError::into_inner);
+            journal.messages().map(|(message, _)| message.clone()).collect()
+        };
+        Self {
+            is_steerable: true,
+            commands,
+            journal,
+            updates,
+            events: MessageEvents::default(),
+            known: untaken.iter().map(|message| message.id).collect(),
+            untaken,
+            turn_ended: false,
+            steering: None,
+        }
+    }
+
+    /// Sends the lines of the messages in the journal, except those that were sent before.
+    pub(super) fn resume(&mut self, input: &mut Input, reader: &mut OutputReader) -> Result<(), FollowError> {
+        let noted: Vec<(Message, Vec<String>)> = {
+            let journal = self.journal();
+            let noted = journal.messages();
+            noted
+                .map(|(message, lines)| (message.clone(), lines.to_vec()))
+                .collect()
+        };
+        for (message, lines) in noted {
+            self.write(&message, &lines, input, reader)?;
+        }
+        Ok(())
+    }
+
+    /// Sends the messages of the inbox that the agent can take, and ends the input of an agent that
+    /// waits for nothing.
+    pub(super) fn poll(&mut self, input: &mut Input, reader: &mut OutputReader) -> Result<(), FollowError> {
+        while let Some(next) = self.next(input, reader) {
+            let Some(message) = self.commands.take_message() else {
+                break;
+            };
+            // Between the two calls the first one may have been withdrawn.
+            let lines = match message.id == next.0 {
+                true => Some(next.1),
+                false => reader.message_lines(&message),
+            };
+            if let Some(lines) = lines.filter(|_| self.known.insert(message.id)) {
+                self.send(message, lines, input, reader)?;
+            }
+        }
+        if self.turn_ended && self.untaken.is_empty() {
+            input.end().map_err(FollowError::Answer)?;
+        }
+        self.show(input, reader);
+        Ok(())
+    }
+
+    /// Returns the first message of the inbox and its lines, if the agent can take one.
+    fn next(&self, input: &Input, reader: &OutputReader) -> Option<(MessageId, Vec<String>)> {
+        if !self.is_steerable || input.is_ended() {
+            return None;
+        }
+        let message = self.commands.first_message()?;
+        let lines = reader.message_lines(&message)?;
+        Some((message.id, lines))
+    }
+
+    fn send(
+        &mut self,
+        message: Message,
+        lines: Vec<String>,
+        input: &mut Input,
+        reader: &mut OutputReader,
+    ) -> Result<(), FollowError> {
+        let step = Step::Message {
+            message: Box::new(message.clone()),
+            lines: lines.clone(),
+        };
+        self.journal().record(step).map_err(FollowError::Answer)?;
+        failpoint::reach("message_noted");
+        self.write(&message, &lines, input, reader)?;
+        self.untaken.push(message);
+        Ok(())
+    }
+
+    fn write(
+        &mut self,
+        message: &Message,
+        lines: &[String],
+        input: &mut Input,
+        reader: &mut OutputReader,
+    ) -> Result<(), FollowError> {
+        for line in lines {
+            input.write_once(line).map_err(FollowError::Answer)?;
+        }
+        failpoint::reach("message_sent");
+        self.events.write(message, SENT, reader)
+    }
+
+    /// Handles a message that the agent has taken.
+    pub(super) fn on_taken(&mut self, id: MessageId, reader: &mut OutputReader) -> Result<(), FollowError> {
+        // The message starts another turn, or is part of the running one.
+        self.turn_ended = false;
+        self.leave(id, TAKEN, reader)?;
+        failpoint::reach("message_taken");
+        self.updates.message_taken(id);
+        Ok(())
+    }
+
+    /// Handles the rejection of a message, which then waits for the next attempt.
+    pub(super) fn on_rejected(
+        &mut self,
+        id: MessageId,
+        why: &str,
+        reader: &mut OutputReader,
+    ) -> Result<(), FollowError> {
+        tracing::warn!(why, "the agent rejected a message");
+        self.leave(id, REJECTED, reader)
+    }
+
+    fn leave(
+        &mut self,
+        id: MessageId,
+        state: &'static str,
+        reader: &mut OutputReader,
+    ) -> Result<(), FollowError> {
+        match self.untaken.iter().position(|message| message.id == id) {
+            Some(at) => {
+                let message = self.untaken.remove(at);
+                self.events.write(&message, state, reader)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Shows whether people can send messages now.
+    fn show(&mut self, input: &Input, reader: &OutputReader) {
+        if !self.is_steerable {
+            return;
+        }
+        let steering = if input.is_ended() {
+            Steering::No {
+                why: "it has finished its work".to_owned(),
+            }
+        } else if reader.takes_messages() {
+            Steering::Ready
+        } else {
+            Steering::NotYet
+        };
+        if self.steering.as_ref() != Some(&steering) {
+            self.steering = Some(steering.clone());
+            self.updates.set_facts(|facts| facts.steering = Some(steering));
+        }
+    }
+
+    fn journal(&self) -> MutexGuard<'_, Journal> {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
