@@ -25,6 +25,8 @@ fn of_each_kind() -> Vec<Value> {
         json!({"kind": "resume_failed", "resumed_from": attempt, "reason": "r"}),
         json!({"kind": "limit", "scope": "attempt", "unit": "tokens", "spent": 8, "limit": 10, "percent": 80}),
         json!({"kind": "output", "output": "label", "status": "applied", "summary": "s", "key": "k", "reason": "r"}),
+        json!({"kind": "person_message", "id": attempt, "by": "a person", "text": "t",
+            "sent_at": "2026-03-04T12:00:00Z", "state": "sent"}),
         json!({"kind": "ended", "outcome": "failed", "failure_class": "agent", "exit_code": 1, "signal": null,
             "duration_ms": 5, "usage": {"input_tokens": 1, "cached_input_tokens": 0,
             "cache_write_input_tokens": 0, "output_tokens": 2}, "cost_usd": null, "cost_source": "none",
