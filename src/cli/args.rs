@@ -14,6 +14,7 @@ use super::drain::DrainArgs;
 use super::explain::ExplainArgs;
 use super::init::InitArgs;
 use super::issue_arg::OptionalIssue;
+use super::message::MessageArgs;
 use super::notify::NotifyArgs;
 use super::pause::PauseArgs;
 use super::prune::PruneArgs;
@@ -118,6 +119,10 @@ pub enum Verb {
     ///
     /// A message can instruct the agent.
     Deny(AnswerArgs),
+    /// Send a message to the agent of an issue, the running one or the next
+    ///
+    /// Lists and withdraws messages that wait, too.
+    Message(MessageArgs),
     /// Start no new attempts, and exit when the running ones have ended
     Drain(DrainArgs),
     /// List old sessions and workspaces, and remove them with --yes
@@ -169,6 +174,7 @@ impl Verb {
             Self::Trace(args) => args.wants_json(),
             Self::Logs(args) => args.json,
             Self::SignIns(args) => args.json,
+            Self::Message(args) => args.json,
             Self::Prune(args) => args.json,
             Self::Tracker(args) => args.wants_json(),
             Self::Issue(args) => args.wants_json(),

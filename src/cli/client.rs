@@ -161,6 +161,8 @@ fn apply_offline(workflow: &Path, command: Command) -> Result<ActionOutcome, Fai
             super::warn("no daemon is running: recorded for the next `vik run`\n");
             Ok(ActionOutcome::Applied(count))
         }
+        CommandResult::Sent(_) => Ok(ActionOutcome::Applied(1)),
+        CommandResult::Refused(refusal) => Err(api_view::message_refused(&refusal)),
         CommandResult::NoEffect(reason) => Ok(ActionOutcome::Nothing(reason.to_owned())),
         CommandResult::UnknownIssue => {
             let issue = issue.as_ref().map_or("", IssueId::as_str);

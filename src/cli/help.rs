@@ -81,6 +81,15 @@ const GROUPS: &[(&str, &[Entry])] = &[
                 "deny",
                 &["vik deny 7", "vik deny 7 -m 'Keep the old format readable'"],
             ),
+            (
+                "message",
+                &[
+                    "vik message 7 'Keep the old format readable'",
+                    "vik message 7 --interrupt 'Stop, use the other table'",
+                    "git diff main | vik message 7 -",
+                    "vik message 7 --list",
+                ],
+            ),
             ("refresh", &["vik refresh"]),
         ],
     ),

@@ -21,6 +21,7 @@ mod init;
 mod issue;
 mod issue_arg;
 mod logs;
+mod message;
 mod notify;
 mod pause;
 mod positional;
@@ -149,6 +150,7 @@ fn dispatch(cli: &Cli) -> CliResult {
         Verb::Retry(args) => retry::run(workflow, args),
         Verb::Approve(args) => approve::run(workflow, args),
         Verb::Deny(args) => deny::run(workflow, args),
+        Verb::Message(args) => message::run(workflow, args),
         Verb::Drain(args) => drain::run(workflow, args),
         Verb::Prune(args) => prune::run(workflow, args),
         Verb::Notify(args) => notify::run(workflow, args),

@@ -352,7 +352,10 @@ impl Observer for Lines {
                 screen.line(&format!("{mark} {}", one_line(text, 400)));
             }
             // The note and the final summary report it.
-            Progress::Parked(_) | Progress::Awaiting(_) | Progress::DayLimit { .. } => {}
+            Progress::Parked(_)
+            | Progress::Awaiting(_)
+            | Progress::Messages(_)
+            | Progress::DayLimit { .. } => {}
             Progress::Reloaded { edits, .. } => {
                 let changes = count(as_u64(edits.len()), "change");
                 screen.line(&format!("the workflow was edited ({changes})"));

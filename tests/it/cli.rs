@@ -91,6 +91,7 @@ fn verbs_all_have_help_text() {
         "retry",
         "approve",
         "deny",
+        "message",
         "drain",
         "prune",
         "notify",

@@ -28,6 +28,7 @@ mod incident;
 mod intake;
 mod leftover;
 mod limits;
+mod messages;
 mod notify;
 mod offline;
 mod open_files;

@@ -48,6 +48,8 @@ impl Action {
                 Answer::Approve { .. } => "approve",
                 Answer::Deny { .. } | Answer::Instruct { .. } => "deny",
             },
+            Self::Command(Command::SendMessage(_)) => "message",
+            Self::Command(Command::WithdrawMessage(_)) => "withdraw message",
             Self::Command(Command::Drain) => "drain",
         }
     }

@@ -22,6 +22,7 @@ mod actions;
 mod daemon_log;
 mod error;
 mod explain;
+mod messages;
 mod notify;
 mod pages;
 mod problem;
@@ -42,6 +43,7 @@ pub use explain::{
     DecisionView, Explained, Explanation, HoldView, IssueDetails, RootCauseView, StageIntentView, StageState,
     StageView, TrustView,
 };
+pub use messages::{Delivery, DeliveryTo, MessageView, MessagesPage, SendMessage, SentMessage};
 pub use notify::{Notification, NotifiedItem, NotifierView};
 pub use pages::{
     Decided, DecisionsPage, EventsPage, Health, IssuesPage, PullsPage, RunsPage, StderrTail, WorkflowPage,

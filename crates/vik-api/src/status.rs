@@ -270,6 +270,13 @@ pub struct SessionView {
     pub resumed_from: Option<String>,
     /// Its log.
     pub log: PathBuf,
+    /// Whether messages of people reach the agent while it runs: `ready`, `not_yet`, `no`; `null` if
+    /// that is not known.
+    #[serde(default)]
+    pub steerable: Option<String>,
+    /// Why messages do not reach it while it runs.
+    #[serde(default)]
+    pub not_steerable_because: Option<String>,
 }
 
 /// A request that waits for a person: `vik approve`, `vik deny`.

@@ -31,8 +31,11 @@ pub const POINTS: &[&str] = &[
     "end_committed",
 ];
 
-/// The points of an attempt whose agent gets a message of a person, in their order.
-pub const MESSAGE_POINTS: &[&str] = &["message_noted", "message_sent", "message_taken"];
+/// The points of an attempt whose running agent gets a message, in their order.
+pub const STEERING_POINTS: &[&str] = &["message_noted", "message_sent", "message_taken"];
+
+/// The points of a person's message, in their order.
+pub const MESSAGE_POINTS: &[&str] = &["message_decided", "message_committed"];
 
 /// The points of an attempt that has outputs, in their order.
 pub const OUTPUT_POINTS: &[&str] = &["outputs_taken", "output_applying", "output_ran", "output_applied"];
@@ -65,7 +68,7 @@ pub fn reach(name: &str) {
     use nix::sys::signal::{Signal, kill};
 
     debug_assert!(
-        [POINTS, OUTPUT_POINTS, WORK_TREE_POINTS]
+        [POINTS, STEERING_POINTS, MESSAGE_POINTS, OUTPUT_POINTS, WORK_TREE_POINTS]
             .iter()
             .any(|points| points.contains(&name)),
         "`{name}` is not listed"

@@ -93,6 +93,11 @@ impl Client {
         self.with_timeout(TIMEOUT, self.request_json(request)).await
     }
 
+    pub(crate) async fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        let request = self.request(&Method::DELETE, path, "application/json", Bytes::new())?;
+        self.with_timeout(TIMEOUT, self.request_json(request)).await
+    }
+
     fn request(
         &self,
         method: &Method,

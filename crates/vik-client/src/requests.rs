@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use serde_json::json;
 use vik_api::{
-    Action, ApprovalDecision, DiffView, EventsPage, Explained, IssuesPage, Link, Retry, RunAgain,
-    SignInsPage, Status, Steered, Stop, WhichIssue,
+    Action, ApprovalDecision, DiffView, EventsPage, Explained, IssuesPage, Link, MessagesPage, Retry,
+    RunAgain, SendMessage, SentMessage, SignInsPage, Status, Steered, Stop, WhichIssue,
 };
 use vik_core::approval::Answer;
 use vik_core::ids::IssueId;
+use vik_core::message::NewMessage;
 use vik_core::scheduler::{ApprovalReply, Command};
 
 use crate::client::{Client, TIMEOUT};
@@ -104,6 +105,17 @@ impl Client {
                 self.post(&of_issue(&request.issue, "/retry"), &body).await
             }
             Action::Command(Command::Answer(reply)) => self.answer(reply).await,
+            Action::Command(Command::SendMessage(message)) => {
+                self.send_message(message).await?;
+                Ok(Steered {
+                    count: 1,
+                    nothing: None,
+                })
+            }
+            Action::Command(Command::WithdrawMessage(withdrawal)) => {
+                self.withdraw_message(&withdrawal.issue, &withdrawal.message.to_string())
+                    .await
+            }
             Action::Command(Command::Drain) => self.post("drain", &nothing).await,
         }
     }
@@ -119,6 +131,26 @@ impl Client {
             message: reply.answer.message().map(str::to_owned),
         };
         self.post(&of_issue(&reply.issue, verb), &body).await
+    }
+
+    /// Sends a message to the agent of an issue.
+    pub async fn send_message(&self, message: &NewMessage) -> Result<SentMessage, ClientError> {
+        let body = SendMessage {
+            text: message.text.clone(),
+            interrupt: message.interrupt,
+        };
+        self.post(&of_issue(&message.issue, "/messages"), &body).await
+    }
+
+    /// Returns the messages that wait for an agent of an issue.
+    pub async fn messages(&self, issue: &IssueId) -> Result<MessagesPage, ClientError> {
+        self.get(&of_issue(issue, "/messages"), TIMEOUT).await
+    }
+
+    /// Withdraws a message that no agent has taken.
+    pub async fn withdraw_message(&self, issue: &IssueId, message: &str) -> Result<Steered, ClientError> {
+        let path = format!("{}/{}", of_issue(issue, "/messages"), encode(message));
+        self.delete(&path).await
     }
 
     async fn stop(&self, keep_sessions: bool) -> Result<Steered, ClientError> {

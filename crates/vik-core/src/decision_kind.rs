@@ -93,6 +93,10 @@ kinds! {
     Missing = "gone",
     /// The cost or the tokens of an attempt, an issue or the day came close to their limit.
     LimitNear = "limit_near",
+    /// A person sent a message to the agent of the issue.
+    Message = "message",
+    /// An agent has taken messages of people.
+    MessagesTaken = "messages_taken",
     /// Memory and disk space are available again.
     NoPressure = "no_pressure",
     /// The workspace of a finished or unlisted issue is kept, for the given reason.
@@ -131,6 +135,8 @@ kinds! {
     Retry = "unpark",
     /// A parked stage continues because more attempts are allowed.
     Unparked = "unparked",
+    /// A person withdrew a message before an agent had taken it.
+    WithdrawMessage = "withdraw_message",
     /// The workspace of a finished or unlisted issue could not be removed, or contains unsaved work.
     WorkspaceKept = "workspace_kept",
     /// The workspace of a finished or unlisted issue was removed.

@@ -1,8 +1,8 @@
 //! Converts values of the scheduler to wire types.
 
 use vik_api::{
-    ApprovalView, DayView, DecisionView, Explanation, HoldView, LifeView, RootCauseView, SpendView,
-    StageState, StageView, WaitingView,
+    ApprovalView, DayView, DecisionView, Explanation, HoldView, LifeView, MessageView, RootCauseView,
+    SpendView, StageState, StageView, WaitingView,
 };
 use vik_base::report::{ErrorCode, Exit, Failure, one_line};
 use vik_core::approval::Request;
@@ -10,6 +10,7 @@ use vik_core::changes::Decision;
 use vik_core::duration::Span;
 use vik_core::ids::{IssueId, StageName};
 use vik_core::machine::RunEvent;
+use vik_core::message::{MessageRefusal, WaitingMessage};
 use vik_core::outcome::Outcome;
 use vik_core::scheduler::{Hold, PendingApproval, Scheduler, StageExplanation, Waiting};
 use vik_core::time::Now;
@@ -346,6 +347,32 @@ pub fn unknown_stage<'s>(stage: &str, known: impl Iterator<Item = &'s StageName>
         format!("the workflow has no stage `{}`", one_line(stage, 60)),
     )
     .hint(format!("known stages: {}", known.join(", ")))
+}
+
+/// Returns the error for a message that was not sent or withdrawn.
+pub fn message_refused(refusal: &MessageRefusal) -> Failure {
+    let (exit, code) = match refusal {
+        MessageRefusal::Empty | MessageRefusal::TooLong(_) | MessageRefusal::ControlCharacter(_) => {
+            (Exit::Usage, ErrorCode::MessageInvalid)
+        }
+        MessageRefusal::NotWaiting => (Exit::NotFound, ErrorCode::MessageNotWaiting),
+        MessageRefusal::TooMany | MessageRefusal::Finished(_) | MessageRefusal::MayBeRead => {
+            (Exit::Failed, ErrorCode::MessageRefused)
+        }
+    };
+    let failure = Failure::new(exit, code, refusal.to_string());
+    match refusal.hint() {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
+
+/// Converts a message that waits for an agent.
+pub fn message(waiting: &WaitingMessage) -> MessageView {
+    MessageView {
+        session_id: waiting.attempt.map(|attempt_id| attempt_id.to_string()),
+        ..MessageView::from(waiting.message.clone())
+    }
 }
 
 /// Describes a run event on one line.

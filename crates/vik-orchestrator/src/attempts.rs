@@ -13,7 +13,7 @@ use vik_core::ids::AttemptId;
 use vik_core::limits::Spend;
 use vik_core::workflow::Workflow;
 use vik_session::attempt::{
-    self, AttemptHandle, AttemptUpdate, AttemptUpdates, CommandSender, Live, StopLevel,
+    self, AttemptHandle, AttemptUpdate, AttemptUpdates, CommandSender, Live, Steering, StopLevel,
 };
 
 use crate::effects::Task;
@@ -35,6 +35,12 @@ impl RunningAttempt {
     fn view(&self, workflow: &Workflow) -> SessionView {
         let (start, facts) = (&self.start, self.live.get());
         let profile = workflow.agents.get(&start.stage.agent);
+        let (steerable, not_steerable_because) = match facts.steering {
+            None => (None, None),
+            Some(Steering::Ready) => (Some("ready"), None),
+            Some(Steering::NotYet) => (Some("not_yet"), None),
+            Some(Steering::No { why }) => (Some("no"), Some(why)),
+        };
         SessionView {
             session_id: start.attempt_id.to_string(),
             issue_id: start.issue.id.clone(),
@@ -55,6 +61,8 @@ impl RunningAttempt {
             adopted: self.adopted,
             resumed_from: start.resume.as_ref().map(|resume| resume.attempt_id.to_string()),
             log: self.log.clone(),
+            steerable: steerable.map(str::to_owned),
+            not_steerable_because,
         }
     }
 }
@@ -136,6 +144,10 @@ impl Attempts {
     /// Removes an attempt, and returns its start.
     pub(crate) fn remove(&mut self, attempt_id: AttemptId) -> Option<Box<Start>> {
         self.running.remove(&attempt_id).map(|running| running.start)
+    }
+
+    pub(crate) fn get(&self, attempt_id: AttemptId) -> Option<&RunningAttempt> {
+        self.running.get(&attempt_id)
     }
 
     pub(crate) fn get_mut(&mut self, attempt_id: AttemptId) -> Option<&mut RunningAttempt> {

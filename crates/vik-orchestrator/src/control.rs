@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use vik_api::{Action, ErrorBody, Explanation, IssuesPage, PullView, SCHEMA, Status};
+use vik_api::{Action, ErrorBody, Explanation, IssuesPage, MessagesPage, PullView, SCHEMA, Status};
+use vik_base::failpoint;
 use vik_base::report::ErrorCode;
 use vik_core::ids::IssueId;
 use vik_core::issue::Issue;
@@ -11,6 +12,7 @@ use vik_core::scheduler::{Actor, Command, CommandResult, Input};
 
 use vik_core::workflow::Workflow;
 
+use crate::progress::Progress;
 use crate::status::StatusParts;
 use crate::{Orchestrator, api_view};
 
@@ -33,6 +35,11 @@ pub enum ControlRequest {
     Explain {
         issue: IssueId,
         answer: oneshot::Sender<Option<(Explanation, Issue)>>,
+    },
+    /// The messages of people that wait for an agent of an issue; `None` if it is unknown.
+    Messages {
+        issue: IssueId,
+        answer: oneshot::Sender<Option<MessagesPage>>,
     },
     /// The workflow that is in force.
     Workflow(oneshot::Sender<Arc<Workflow>>),
@@ -72,6 +79,9 @@ impl Orchestrator {
                 }
                 let machine = self.scheduler.machine(&issue);
                 let _ = answer.send(explanation.zip(machine.map(|machine| machine.issue().clone())));
+            }
+            ControlRequest::Messages { issue, answer } => {
+                let _ = answer.send(self.messages(&issue));
             }
             ControlRequest::Workflow(answer) => {
                 let _ = answer.send(Arc::clone(&self.workflow));
@@ -163,7 +173,7 @@ impl Orchestrator {
     }
 
     /// Passes a command to the scheduler. The response is sent when the decision is on disk.
-    fn ask(&mut self, command: Command, by: Actor, answer: oneshot::Sender<ActionResult>) {
+    fn ask(&mut self, mut command: Command, by: Actor, answer: oneshot::Sender<ActionResult>) {
         if let Some(broken) = self.lifecycle.broken() {
             let _ = answer.send(Err(ErrorBody {
                 code: ErrorCode::Ledger.to_string(),
@@ -172,7 +182,18 @@ impl Orchestrator {
             }));
             return;
         }
+        if let Command::WithdrawMessage(withdrawal) = &mut command {
+            withdrawal.is_unread = self.take_back(withdrawal);
+        }
+        if matches!(command, Command::SendMessage(_)) {
+            failpoint::reach("message_decided");
+        }
+        let changes_messages = matches!(command, Command::SendMessage(_) | Command::WithdrawMessage(_));
+        let issue = command.issue().filter(|_| changes_messages).cloned();
         let number = self.requests.add(answer);
         self.handle(Input::Command(number, command, by));
+        if let Some(issue) = issue {
+            self.effects.publish(&Progress::Messages(&issue));
+        }
     }
 }

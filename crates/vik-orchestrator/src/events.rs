@@ -40,7 +40,14 @@ impl Orchestrator {
                 attempt_id,
                 request,
             }),
-            AttemptUpdate::MessagesTaken(_) => {}
+            AttemptUpdate::MessagesTaken(messages) => {
+                self.handle(Input::MessagesTaken {
+                    issue: issue.clone(),
+                    attempt_id,
+                    messages,
+                });
+                self.effects.publish(&Progress::Messages(&issue));
+            }
             AttemptUpdate::Finished(Finish::Ended(end)) => self.on_attempt_ended(attempt_id, *end),
             AttemptUpdate::Finished(Finish::HandedOver(result)) => {
                 self.attempts.remove(attempt_id);

@@ -23,6 +23,7 @@ mod local_effects;
 mod notices;
 mod open_files;
 mod orchestrator;
+mod person_messages;
 mod pressure;
 mod progress;
 mod pull_loop;

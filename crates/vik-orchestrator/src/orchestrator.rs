@@ -229,6 +229,13 @@ impl Orchestrator {
                         commands.answer(answered);
                     }
                 }
+                Effect::DeliverMessage { attempt_id, message } => {
+                    failpoint::reach("message_committed");
+                    if let Some((commands, span)) = self.attempts.commands(attempt_id) {
+                        tracing::info!(parent: &span, message = %message.id, by = message.by, "message delivered");
+                        commands.deliver(message);
+                    }
+                }
                 Effect::Warn { attempt_id, limit } => {
                     if let Some((commands, span)) = self.attempts.commands(attempt_id) {
                         tracing::warn!(parent: &span, %limit, "a limit is almost reached");

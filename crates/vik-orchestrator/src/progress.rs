@@ -38,6 +38,8 @@ pub enum Progress<'a> {
     Ended(&'a Start, &'a AttemptEnd),
     /// A run changed its status.
     Note(&'a IssueId, &'a RunEvent),
+    /// The messages that wait for an agent of the issue changed.
+    Messages(&'a IssueId),
     /// An issue is parked. Sent in addition to the note about it.
     Parked(&'a Parked<'a>),
     /// A request waits for a person. Sent in addition to the note about it.

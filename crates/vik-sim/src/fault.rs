@@ -29,6 +29,10 @@ faults! {
     RecallForgotten = "recall_forgotten";
     /// The life counters of issues are lost at a restart.
     CountersReset = "counters_reset";
+    /// Messages that wait are lost at a restart.
+    MessagesForgotten = "messages_forgotten";
+    /// A recovered attempt does not report which messages its agent has taken.
+    TakenUnreported = "taken_unreported";
     /// A restart adds attempts that no person allowed, which raises the life limit.
     LifeLimitMoved = "life_limit_moved";
     /// A start is carried out twice.

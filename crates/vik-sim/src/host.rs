@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use vik_core::attempt::{AttemptResult, Start};
-use vik_core::ids::AttemptId;
+use vik_core::ids::{AttemptId, MessageId};
 use vik_core::limits::Spend;
 use vik_core::money::MicroUsd;
 use vik_core::outcome::{CostSource, FailureClass, Outcome};
@@ -88,6 +88,8 @@ pub struct Files {
     pub reported: Option<Spend>,
     /// The result in the log.
     pub report: Option<AttemptResult>,
+    /// The messages that the agent has taken.
+    pub taken: BTreeSet<MessageId>,
 }
 
 /// The progress of an attempt. Each step is on disk before the next one starts.
@@ -230,6 +232,7 @@ impl Files {
             exit: None,
             reported: None,
             report: None,
+            taken: BTreeSet::new(),
         }
     }
 }

@@ -39,6 +39,11 @@ pub(crate) fn spoil(stored: &mut Stored, fault: Option<Fault>) {
                 }
             }
         }),
+        Some(Fault::MessagesForgotten) => patch(stored, |machine| {
+            if let Some(machine) = machine.as_object_mut() {
+                machine.remove("messages");
+            }
+        }),
         Some(Fault::PauseForgotten) => {
             stored.paused = false;
             patch(stored, |machine| machine["paused"] = false.into());

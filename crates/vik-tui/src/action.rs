@@ -42,6 +42,8 @@ fn verb(action: &Action) -> (&'static str, &'static str) {
                 Answer::Approve { .. } => ("approve", "approving"),
                 Answer::Deny { .. } | Answer::Instruct { .. } => ("deny", "denying"),
             },
+            Command::SendMessage(_) => ("send a message to", "sending a message to"),
+            Command::WithdrawMessage(_) => ("withdraw a message to", "withdrawing a message to"),
             Command::Drain => ("drain", "draining"),
         },
     }
@@ -80,6 +82,8 @@ pub(crate) fn success_text(action: &Action, count: usize) -> String {
                 Answer::Approve { .. } => format!("approved {}", reply.issue),
                 Answer::Deny { .. } | Answer::Instruct { .. } => format!("denied {}", reply.issue),
             },
+            Command::SendMessage(message) => format!("message sent to {}", message.issue),
+            Command::WithdrawMessage(withdrawal) => format!("message to {} withdrawn", withdrawal.issue),
             Command::Drain => "draining: no new attempts start".to_owned(),
         },
     }

@@ -46,6 +46,8 @@ fn session(issue: &str, stage: &str) -> SessionView {
         adopted: false,
         resumed_from: None,
         log: "/home/u/.vik/x.jsonl".into(),
+        steerable: None,
+        not_steerable_because: None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Processes that die: at every named point of the life of an attempt, and at random under load.
 
 mod full;
+mod messages;
 mod named;
 mod random;
 mod real;

@@ -142,6 +142,13 @@ codes! {
     Logs = "logs",
     /// The manual page cannot be generated.
     Man = "man",
+    /// The text of a message is empty, too long, or contains control characters.
+    MessageInvalid = "message_invalid",
+    /// No such message waits: an agent has taken it, or it was withdrawn.
+    MessageNotWaiting = "message_not_waiting",
+    /// A message cannot be sent because too many wait or the issue is finished, or cannot be
+    /// withdrawn because the agent may have read it.
+    MessageRefused = "message_refused",
     /// The path of the request does not support this method.
     Method = "method",
     /// The metrics cannot be encoded.

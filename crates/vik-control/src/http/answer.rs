@@ -12,6 +12,8 @@ use serde_json::{Map, Value};
 use vik_api::{ErrorBody, PROBLEM_JSON, Problem};
 use vik_base::report::{ErrorCode, Exit, Failure};
 use vik_core::ids::{AttemptId, IssueId};
+use vik_core::message::MessageRefusal;
+use vik_core::scheduler::CommandResult;
 
 /// Why a request was refused or failed.
 #[derive(Debug)]
@@ -69,6 +71,35 @@ impl Refusal {
             ErrorCode::Refused,
             "agents must not control the daemon that runs them",
         )
+    }
+
+    /// Returns the refusal for a command that had no result.
+    pub fn of_result(result: CommandResult, issue: Option<&IssueId>) -> Self {
+        match result {
+            CommandResult::UnknownIssue => Self::unknown_issue(&issue.cloned().unwrap_or_else(|| "".into())),
+            CommandResult::UnknownStage { stage, known } => {
+                vik_orchestrator::api_view::unknown_stage(stage.as_str(), known.iter()).into()
+            }
+            CommandResult::Refused(refusal) => {
+                let status = match refusal {
+                    MessageRefusal::TooLong(_) => StatusCode::PAYLOAD_TOO_LARGE,
+                    MessageRefusal::Empty | MessageRefusal::ControlCharacter(_) => {
+                        StatusCode::UNPROCESSABLE_ENTITY
+                    }
+                    MessageRefusal::NotWaiting => StatusCode::NOT_FOUND,
+                    MessageRefusal::TooMany | MessageRefusal::Finished(_) | MessageRefusal::MayBeRead => {
+                        StatusCode::CONFLICT
+                    }
+                };
+                let error = vik_orchestrator::api_view::message_refused(&refusal).body();
+                Self { status, error }
+            }
+            CommandResult::Done(_) | CommandResult::NoEffect(_) | CommandResult::Sent(_) => Self::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                ErrorCode::Bug,
+                "unexpected result",
+            ),
+        }
     }
 
     pub fn unknown_issue(issue: &IssueId) -> Self {

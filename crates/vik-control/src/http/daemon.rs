@@ -8,7 +8,7 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 use vik_api::{Action, ApiView, Status, Steered};
 use vik_base::report::{ErrorCode, Failure, ledger_failure};
 use vik_core::scheduler::{Actor, CommandResult};
-use vik_orchestrator::{ControlRequest, api_view};
+use vik_orchestrator::ControlRequest;
 use vik_proc::Supervisor;
 use vik_store::ledger::Reader;
 use vik_workspace::Layout;
@@ -103,6 +103,17 @@ impl Daemon {
     /// Requests an action of the daemon's loop.
     pub async fn act(&self, action: Action, by: Actor) -> Answer<Steered> {
         let issue = action.issue().cloned();
+        let done = |count, nothing| Ok(Json(Steered { count, nothing }));
+        match self.decide(action, by).await? {
+            CommandResult::Done(count) => done(count, None),
+            CommandResult::Sent(_) => done(1, None),
+            CommandResult::NoEffect(why) => done(0, Some(why.to_owned())),
+            other => Err(Refusal::of_result(other, issue.as_ref())),
+        }
+    }
+
+    /// Requests an action of the daemon's loop, and returns what it decided.
+    pub async fn decide(&self, action: Action, by: Actor) -> Result<CommandResult, Refusal> {
         let limit = match action {
             Action::RunAgain { .. } => TRACKER_WITHIN,
             _ => ANSWER_WITHIN,
@@ -112,15 +123,7 @@ impl Daemon {
             .await?;
         // The shared status is out of date.
         self.forget_status().await;
-        let done = |count, nothing| Ok(Json(Steered { count, nothing }));
-        match result.map_err(Refusal::of)? {
-            CommandResult::Done(count) => done(count, None),
-            CommandResult::NoEffect(why) => done(0, Some(why.to_owned())),
-            CommandResult::UnknownIssue => Err(Refusal::unknown_issue(&issue.unwrap_or_else(|| "".into()))),
-            CommandResult::UnknownStage { stage, known } => {
-                Err(api_view::unknown_stage(stage.as_str(), known.iter()).into())
-            }
-        }
+        result.map_err(Refusal::of)
     }
 
     /// Returns the current status. Concurrent callers share one response.

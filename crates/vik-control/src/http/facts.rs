@@ -122,6 +122,10 @@ fn fact(progress: &Progress<'_>) -> Option<Fact> {
                 .as_deref()
                 .map(|reason| one_line(reason, 300)),
         },
+        Progress::Messages(issue) => Fact::Issue {
+            issue_id: (*issue).clone(),
+            description: "the messages for its agent changed".to_owned(),
+        },
         Progress::Note(issue, note) => Fact::Issue {
             issue_id: (*issue).clone(),
             description: vik_orchestrator::api_view::note(note),

@@ -1,6 +1,6 @@
 //! The OpenAPI document, made from the routes and the wire types.
 
-use axum::http::Method;
+use axum::http::StatusCode;
 use schemars::generate::SchemaSettings;
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
@@ -29,11 +29,7 @@ pub fn openapi() -> Value {
         let path = paths
             .entry(format!("/api/v1{}", route.path))
             .or_insert_with(|| json!({}));
-        let method = if route.method == Method::POST {
-            "post"
-        } else {
-            "get"
-        };
+        let method = route.method.as_str().to_ascii_lowercase();
         path[method] = operation(&route, &problem, &mut generator);
     }
     json!({
@@ -66,6 +62,12 @@ fn operation(route: &Route, problem: &Schema, generator: &mut SchemaGenerator) -
             "schema": { "type": "string", "minLength": 1 },
         }));
     }
+    if route.path.contains("{message}") {
+        parameters.push(json!({
+            "name": "message", "in": "path", "required": true, "description": "The id of the message",
+            "schema": { "type": "string", "minLength": 1 },
+        }));
+    }
     if let Some(query) = route.query {
         parameters.extend(query_parameters(&query(generator), generator));
     }
@@ -88,9 +90,13 @@ fn operation(route: &Route, problem: &Schema, generator: &mut SchemaGenerator) -
             json!({ "description": "It is not", "content": &success }),
         );
     }
+    let done = match route.success {
+        StatusCode::ACCEPTED => "Accepted",
+        _ => "Done",
+    };
     responses.insert(
-        "200".to_owned(),
-        json!({ "description": "Done", "content": success }),
+        route.success.as_str().to_owned(),
+        json!({ "description": done, "content": success }),
     );
     let problem_response = |description: &str| json!({ "description": description, "content": media(PROBLEM_JSON, problem.clone().into()) });
     responses.insert("401".to_owned(), problem_response("No token, or a wrong one"));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::http::Method;
+use axum::http::{Method, StatusCode};
 use axum::routing::MethodRouter;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use vik_api::Steered;
@@ -40,6 +40,8 @@ pub struct Route {
     pub needs_token: bool,
     /// Whether another path has replaced this one.
     pub is_deprecated: bool,
+    /// The status of a success.
+    pub success: StatusCode,
     pub handler: MethodRouter<Arc<Daemon>>,
 }
 
@@ -60,6 +62,7 @@ impl Route {
             names_item: path.contains('{'),
             needs_token: true,
             is_deprecated: false,
+            success: StatusCode::OK,
             handler,
         }
     }
@@ -74,6 +77,19 @@ impl Route {
             body: Some(schema_of::<B>),
             ..Self::get(path, summary, ResponseBody::Json(schema_of::<Steered>), handler)
         }
+    }
+
+    pub fn delete(path: &'static str, summary: &'static str, handler: MethodRouter<Arc<Daemon>>) -> Self {
+        Self {
+            method: Method::DELETE,
+            ..Self::get(path, summary, ResponseBody::Json(schema_of::<Steered>), handler)
+        }
+    }
+
+    /// Makes the path respond with 202: the work follows.
+    pub fn accepts(mut self) -> Self {
+        self.success = StatusCode::ACCEPTED;
+        self
     }
 
     pub fn query<Q: JsonSchema>(mut self) -> Self {

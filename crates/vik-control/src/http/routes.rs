@@ -138,6 +138,9 @@ pub fn routes() -> Vec<Route> {
         verbs::run_again::route(),
         verbs::approve::route(),
         verbs::deny::route(),
+        verbs::message::send_route(),
+        verbs::message::list_route(),
+        verbs::message::withdraw_route(),
         Route::post::<EmptyBody>(
             "/link",
             "Create a link that opens the dashboard once; on the control socket only",

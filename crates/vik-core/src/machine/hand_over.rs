@@ -31,7 +31,11 @@ impl HandOver {
     pub(super) fn left_by(start: &Start, result: &crate::attempt::AttemptResult, now: Now) -> Option<Self> {
         let failure = *result.hand_over_failure.clone()?;
         (result.outcome == Outcome::Succeeded).then(|| Self {
-            start: start.clone(),
+            // The agent has taken them, or they wait in the machine.
+            start: Start {
+                messages: Vec::new(),
+                ..start.clone()
+            },
             tries: 1,
             since: now.wall,
             failure,

@@ -6,6 +6,7 @@
 mod approve;
 mod hand_over;
 mod lifetime;
+mod messages;
 mod observe;
 mod park;
 mod rebuild;
@@ -26,6 +27,7 @@ use crate::attempt::{AttemptResult, Start, StopReason};
 use crate::ids::{AttemptId, RunId, StageName};
 use crate::issue::Issue;
 use crate::limits::{Charges, LimitHit, LimitScope, Spend};
+use crate::message::WaitingMessage;
 use crate::outcome::Outcome;
 use crate::time::{Mono, Now};
 use crate::workflow::{Stage, Workflow};
@@ -63,6 +65,9 @@ pub struct IssueMachine {
     internal_in_a_row: BTreeMap<StageName, u32>,
     #[serde(default)]
     paused: bool,
+    /// The messages of people that no agent has taken, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    messages: Vec<WaitingMessage>,
 }
 
 /// The result of applying an observation.
@@ -85,6 +90,7 @@ impl IssueMachine {
             lost_in_a_row: 0,
             internal_in_a_row: BTreeMap::new(),
             paused: false,
+            messages: Vec::new(),
         }
     }
 
@@ -223,7 +229,11 @@ impl IssueMachine {
 
     /// Returns whether only the lifetime counters must be kept, for which the ledger is enough.
     pub fn is_idle(&self) -> bool {
-        self.runs.is_empty() && !self.paused && self.lost_in_a_row == 0 && self.internal_in_a_row.is_empty()
+        self.runs.is_empty()
+            && !self.paused
+            && self.lost_in_a_row == 0
+            && self.internal_in_a_row.is_empty()
+            && self.messages.is_empty()
     }
 
     /// Returns the run of a stage.
@@ -318,6 +328,7 @@ impl IssueMachine {
         now: Now,
     ) -> Option<Observation> {
         let start = self.active(attempt_id)?.0.clone();
+        self.return_messages(attempt_id);
         let run = self.runs.iter_mut().find(|run| run.id == start.run)?;
         // A lost host, a failure of Vik, a drain and a request to try again later use no attempt.
         let is_drained = report.outcome == Outcome::Cancelled && stopped.is_none();

@@ -44,6 +44,9 @@ pub struct Run {
     /// The conversation that the next attempt may resume, if it uses the same agent.
     #[serde(default)]
     pub conversation: Option<(AgentName, Resume)>,
+    /// The conversation of an attempt that came to its end. Only a person's message continues it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished: Option<(AgentName, Resume)>,
     /// The work of the last attempt, while it is not handed over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hand_over: Option<Box<HandOver>>,
@@ -161,6 +164,7 @@ impl Run {
             last_attempt: None,
             last_stopped: None,
             conversation: None,
+            finished: None,
             hand_over: None,
             approved: None,
             phase,
@@ -286,7 +290,11 @@ impl Run {
         now: Now,
     ) {
         self.changed |= report.changed == Some(true);
-        self.conversation = conversation(start, &report).map(|resume| (start.stage.agent.clone(), resume));
+        let conversation = conversation(start, &report).map(|resume| (start.stage.agent.clone(), resume));
+        (self.conversation, self.finished) = match retry::is_resumable(&report) {
+            true => (conversation, None),
+            false => (None, conversation),
+        };
         self.hand_over = HandOver::left_by(start, &report, now).map(Box::new);
         self.last = Some(report);
         self.last_attempt = Some(start.attempt_id);
@@ -462,9 +470,10 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// Returns the conversation that the next attempt may resume.
+/// Returns the conversation of an attempt, as far as another one can resume it.
 fn conversation(start: &Start, report: &AttemptResult) -> Option<Resume> {
-    if report.resume_failed || !retry::is_resumable(report) {
+    // A conversation that is too long for the model stays so.
+    if report.resume_failed || report.failure_class == Some(FailureClass::Context) {
         return None;
     }
     let earlier = start.resume.as_ref();

@@ -34,6 +34,7 @@ impl IssueMachine {
             fenced,
             agent,
         } = attempt;
+        let messages = self.messages_for_start(attempt_id);
         let at = self.runs.iter().position(|run| run.stage == stage.name);
         let mut run = match at {
             Some(at) => self.runs.remove(at),
@@ -46,9 +47,12 @@ impl IssueMachine {
                 },
             ),
         };
+        // A message of a person continues the conversation even if it had come to its end.
+        let finished = run.finished.as_ref().filter(|_| !messages.is_empty());
         let resume = run
             .conversation
             .as_ref()
+            .or(finished)
             .filter(|_| stage.resume && agent.is_some_and(|agent| agent.runtime.can_resume()))
             .filter(|(earlier, _)| *earlier == stage.agent)
             .map(|(_, resume)| resume.clone());
@@ -68,7 +72,7 @@ impl IssueMachine {
                 .approved
                 .as_ref()
                 .and_then(|approved| approved.message.clone()),
-            messages: Vec::new(),
+            messages,
         };
         run.hand_over = None;
         run.phase = Phase::Active {

@@ -16,6 +16,8 @@ impl Scheduler {
             Command::Cancel(issue) => self.cancel(&issue, by, now),
             Command::Retry(request) => self.retry(&request, by, now),
             Command::Answer(reply) => self.answer(reply, by, now),
+            Command::SendMessage(message) => self.send_message(message, by, now),
+            Command::WithdrawMessage(withdrawal) => self.withdraw_message(&withdrawal, by, now),
             Command::Drain => {
                 self.draining = true;
                 let detail = format!("drained by {by}");

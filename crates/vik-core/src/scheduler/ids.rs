@@ -1,6 +1,6 @@
 //! Ids that are reproducible in a replay.
 
-use crate::ids::{AttemptId, RunId};
+use crate::ids::{AttemptId, MessageId, RunId};
 use crate::time::Now;
 
 /// Generates ids from the time, a seed and a counter, so that a replay generates the same ids.
@@ -21,6 +21,10 @@ impl IdSource {
 
     pub(super) fn run(&mut self, now: Now) -> RunId {
         RunId(self.uuid(now))
+    }
+
+    pub(super) fn message(&mut self, now: Now) -> MessageId {
+        MessageId(self.uuid(now))
     }
 
     fn uuid(&mut self, now: Now) -> uuid::Uuid {

@@ -8,10 +8,11 @@ use jiff::Timestamp;
 use super::Recalled;
 use crate::approval::{self, Request};
 use crate::attempt::{AttemptResult, HandOverFailure, Start, StopReason};
-use crate::ids::{AttemptId, IssueId, StageName};
+use crate::ids::{AttemptId, IssueId, MessageId, StageName};
 use crate::issue::Issue;
 use crate::limits::{LimitHit, Spend};
 use crate::machine::{Answered, RunEvent};
+use crate::message::{Message, MessageRefusal, NewMessage, Withdrawal};
 use crate::workflow::Workflow;
 
 /// An input of the scheduler.
@@ -61,6 +62,13 @@ pub enum Input {
         issue: IssueId,
         attempt_id: AttemptId,
         request: Option<Box<Request>>,
+    },
+    /// The agent of an attempt has taken these messages. Ids of other messages are ignored.
+    MessagesTaken {
+        /// The issue of the attempt.
+        issue: IssueId,
+        attempt_id: AttemptId,
+        messages: Vec<MessageId>,
     },
     /// The response to [`Effect::LookUp`].
     LookupFinished {
@@ -188,6 +196,10 @@ pub enum Command {
     Retry(RetryRequest),
     /// Answer an approval request.
     Answer(ApprovalReply),
+    /// Send a message to the agent of the issue: the running one, or the next one.
+    SendMessage(NewMessage),
+    /// Withdraw a message that no agent has taken.
+    WithdrawMessage(Withdrawal),
     /// Start nothing more, and exit when nothing runs.
     Drain,
 }
@@ -200,6 +212,8 @@ impl Command {
             Self::Cancel(issue) => Some(issue),
             Self::Retry(request) => Some(&request.issue),
             Self::Answer(reply) => Some(&reply.issue),
+            Self::SendMessage(message) => Some(&message.issue),
+            Self::WithdrawMessage(withdrawal) => Some(&withdrawal.issue),
             Self::Drain => None,
         }
     }
@@ -244,6 +258,10 @@ pub enum CommandResult {
     },
     /// There was nothing to do, with the reason.
     NoEffect(&'static str),
+    /// The message is sent: it waits until an agent takes it.
+    Sent(Box<Message>),
+    /// The message was not sent, or not withdrawn.
+    Refused(MessageRefusal),
 }
 
 /// An effect that the scheduler requests.
@@ -263,6 +281,11 @@ pub enum Effect {
         attempt_id: AttemptId,
         /// The request and its answer.
         answered: Answered,
+    },
+    /// Deliver a person's message to this attempt. It waits until [`Input::MessagesTaken`].
+    DeliverMessage {
+        attempt_id: AttemptId,
+        message: Message,
     },
     /// A limit is near (80 %): write a warning to the attempt's log.
     Warn {

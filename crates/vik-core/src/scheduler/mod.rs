@@ -7,6 +7,7 @@
 mod approvals;
 mod blockers;
 mod commands;
+mod delivery;
 mod dispatch;
 mod expired;
 mod explain;
@@ -200,6 +201,7 @@ impl Scheduler {
                     }),
                 );
         }
+        scheduler.deliver_again();
         scheduler.free_raised(now);
         scheduler.set_wake(now);
         (scheduler, starts)
@@ -244,7 +246,10 @@ impl Scheduler {
     /// ```
     pub fn handle(&mut self, now: Now, input: Input) -> Vec<Effect> {
         // These inputs are frequent and free nothing.
-        let frees_nothing = matches!(input, Input::PullStarted | Input::Spent { .. });
+        let frees_nothing = matches!(
+            input,
+            Input::PullStarted | Input::Spent { .. } | Input::MessagesTaken { .. }
+        );
         // The issues of workspaces that become known were not added by the last pull.
         self.knows_listed &= !matches!(input, Input::Workspaces(_));
         // After any input that adds knowledge about issues, an unchanged pull can have new
@@ -283,6 +288,11 @@ impl Scheduler {
                 attempt_id,
                 request,
             } => self.on_approval_pending(&issue, attempt_id, request.map(|request| *request), now),
+            Input::MessagesTaken {
+                issue,
+                attempt_id,
+                messages,
+            } => self.on_messages_taken(&issue, attempt_id, &messages, now),
             Input::LookupFinished {
                 issue,
                 result,

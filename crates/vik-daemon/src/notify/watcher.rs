@@ -112,6 +112,7 @@ impl Watcher {
                 None
             }
             Progress::Pulled { .. }
+            | Progress::Messages(_)
             | Progress::Warning { .. }
             | Progress::PullFailed { .. }
             | Progress::Started(..)

@@ -1,5 +1,6 @@
 //! The loop against effects in memory: what is carried out, when, and what is not.
 
+mod messages;
 mod world;
 
 use std::sync::atomic::Ordering;

@@ -14,7 +14,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot, watch};
-use vik_api::{Action, Explanation, Status};
+use vik_api::{Action, Explanation, MessagesPage, Status};
 use vik_base::report::Failure;
 use vik_core::attempt::{AttemptResult, Start};
 use vik_core::changes::{Changes, Stored};
@@ -23,10 +23,11 @@ use vik_core::ids::{AttemptId, IssueId};
 use vik_core::issue::{Issue, Pull, Wanted};
 use vik_core::limits::Spend;
 use vik_core::machine::{IssueMachine, RunEvent};
+use vik_core::message::Message;
 use vik_core::outcome::{FailureClass, Outcome};
 use vik_core::scheduler::{Actor, Expired, LookupResult, RemovalCause};
 use vik_core::time::{Mono, Now};
-use vik_session::attempt::{AttemptEnd, AttemptHandle, AttemptLink, Finish};
+use vik_session::attempt::{AttemptEnd, AttemptHandle, AttemptLink, Finish, Steering};
 use vik_store::ledger::{CommitError, LedgerError};
 use vik_workflow::LoadedWorkflow;
 
@@ -94,6 +95,26 @@ impl World {
     /// Moves an issue to a state.
     pub fn move_to(&mut self, issue: &str, state: &str) {
         self.tracker.get_mut(issue).unwrap().0 = state.to_owned();
+    }
+
+    /// Has the agent of an issue take its oldest message.
+    pub fn take_message(&mut self, issue: &str) -> Option<Message> {
+        let (_, link) = self.running.values().find(|(of, _)| of == issue)?;
+        link.commands.take_message()
+    }
+
+    /// Has the agent of an issue take its oldest message and report it, and returns the text.
+    pub fn read_message(&mut self, issue: &str) -> Option<String> {
+        let message = self.take_message(issue)?;
+        let (_, link) = self.running.values().find(|(of, _)| of == issue)?;
+        link.updates.message_taken(message.id);
+        Some(message.text)
+    }
+
+    /// Reports how the agent of an issue can be steered.
+    pub fn set_steering(&mut self, issue: &str, steering: Steering) {
+        let (_, link) = self.running.values().find(|(of, _)| of == issue).unwrap();
+        link.updates.set_facts(|facts| facts.steering = Some(steering));
     }
 
     pub fn starts(&self) -> Vec<&str> {
@@ -525,6 +546,12 @@ impl Scene {
         let issue = IssueId::new(issue);
         let found = self.request(|answer| ControlRequest::Explain { issue, answer });
         found.map(|(explanation, _)| explanation)
+    }
+
+    /// Returns the messages that wait for an agent of an issue.
+    pub fn messages(&mut self, issue: &str) -> Option<MessagesPage> {
+        let issue = IssueId::new(issue);
+        self.request(|answer| ControlRequest::Messages { issue, answer })
     }
 
     pub fn status(&mut self) -> Status {

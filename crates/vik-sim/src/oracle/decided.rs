@@ -316,6 +316,7 @@ impl Oracle {
         if *answer == CommandResult::UnknownIssue {
             return Ok(());
         }
+        self.message_decided(&ask, answer);
         match ask {
             Command::Pause(None) => self.books.paused = true,
             Command::Resume(None) => self.books.paused = false,
@@ -342,7 +343,10 @@ impl Oracle {
             Command::Retry(request) if matches!(answer, CommandResult::Done(_)) => {
                 self.unparks(&request);
             }
-            Command::Retry(_) | Command::Answer(_) => {}
+            Command::Retry(_)
+            | Command::Answer(_)
+            | Command::SendMessage(_)
+            | Command::WithdrawMessage(_) => {}
         }
         Ok(())
     }

@@ -45,6 +45,7 @@ impl Oracle {
                         format!("answer {number}"),
                     ));
                 };
+                self.message_answered(&ask, answer);
                 if *number != self.last_pause_ask || matches!(answer, CommandResult::UnknownIssue) {
                     return Ok(());
                 }
@@ -77,6 +78,7 @@ impl Oracle {
     /// Handles the death of the daemon: uncommitted knowledge is lost.
     pub(crate) fn crashed(&mut self, disk: &Disk) -> Held {
         self.books = Books::read(disk, &self.policy, &self.books)?;
+        self.messages.crashed(disk);
         for known in &mut self.known {
             known.item = None;
             known.looked_up_at = None;

@@ -58,6 +58,7 @@ impl Oracle {
                 })?;
             }
         }
+        self.messages.standing(disk)?;
         scheduler.map_or(Ok(()), |scheduler| awaits_answers(scheduler, now))
     }
 

@@ -7,6 +7,7 @@ mod durable;
 mod explained;
 mod hand_over;
 mod live;
+mod messages;
 mod owned;
 mod start;
 
@@ -24,6 +25,7 @@ use vik_core::workflow::Workflow;
 use crate::tracker::{Item, Snapshot};
 
 use books::Books;
+use messages::Messages;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
@@ -148,6 +150,7 @@ pub(crate) struct Oracle {
     ids: Vec<IssueId>,
     seq: u64,
     books: Books,
+    messages: Messages,
     facts: BTreeMap<AttemptId, Facts>,
     known: Vec<Known>,
     /// The issues of the last successful pull.
@@ -190,6 +193,7 @@ impl Oracle {
             ids: (0..issues).map(|issue| IssueId::new(issue.to_string())).collect(),
             seq: 0,
             books: Books::new(issues),
+            messages: Messages::default(),
             facts: BTreeMap::new(),
             known: vec![Known::default(); issues],
             pulled: vec![None; issues],

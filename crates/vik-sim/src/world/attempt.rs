@@ -1,11 +1,13 @@
 //! One attempt as its session performs it: each step is on disk before the next, and recovery
 //! repeats the same path.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use vik_core::attempt::{AttemptResult, BeforeRunFailure, HandOverFailure, Start, StopReason};
-use vik_core::ids::{AttemptId, IssueId};
+use vik_core::ids::{AttemptId, IssueId, MessageId};
 use vik_core::limits::Spend;
+use vik_core::message::Message;
 use vik_core::outcome::{FailureClass, Outcome};
 use vik_core::scheduler::Input;
 
@@ -25,6 +27,10 @@ pub(crate) struct Task {
     /// Whether a hook runs for this daemon.
     in_hook: bool,
     reported: Spend,
+    /// The messages that its agent has not read.
+    pub(super) inbox: VecDeque<Message>,
+    /// The messages that its agent has taken, until that is reported.
+    pub(super) unreported: Vec<MessageId>,
 }
 
 impl Task {
@@ -35,7 +41,13 @@ impl Task {
             restored,
             in_hook: false,
             reported: Spend::default(),
+            inbox: VecDeque::new(),
+            unreported: Vec::new(),
         }
+    }
+
+    pub(super) fn start(&self) -> &Start {
+        &self.start
     }
 
     pub(super) fn issue(&self) -> &IssueId {
@@ -81,6 +93,13 @@ impl World {
                 return Ok(true);
             }
             let issue = task.start.issue.id;
+            if !task.unreported.is_empty() {
+                self.send(Input::MessagesTaken {
+                    issue: issue.clone(),
+                    attempt_id,
+                    messages: task.unreported,
+                })?;
+            }
             self.trace.note(Event::Ended {
                 attempt_id,
                 outcome: report.outcome,
@@ -163,7 +182,16 @@ impl World {
                     self.at(attempt_id, Step::HookEnded, "before_run ends")
                 }
             }
-            Step::HookEnded => self.spawn(issue, &task.start)?,
+            Step::HookEnded => {
+                let did = self.spawn(issue, &task.start)?;
+                if self.host.trees.contains_key(&attempt_id) {
+                    let messages = task.start.messages.iter().map(|message| message.id);
+                    let messages: Vec<_> = messages.collect();
+                    self.takes(&task.start, &messages)?;
+                    task.unreported.extend(messages);
+                }
+                did
+            }
             Step::Spawned => self.follow(issue, task)?,
             Step::Logged => {
                 let cancelled = files

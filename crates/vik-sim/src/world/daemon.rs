@@ -314,6 +314,16 @@ impl World {
             }
             Effect::Warn { .. } => "warn",
             Effect::DeliverAnswer { .. } => "deliver answer",
+            Effect::DeliverMessage { attempt_id, message } => {
+                let taken = self.host.files.get(&attempt_id);
+                let is_taken = taken.is_some_and(|files| files.taken.contains(&message.id));
+                if let Some(task) = daemon.tasks.get_mut(&attempt_id)
+                    && !is_taken
+                {
+                    task.inbox.push_back(message);
+                }
+                "deliver message"
+            }
             Effect::CommandResult(..) => "answer",
             Effect::Pull => "pull",
             Effect::RunEvent(..) => "run event",
@@ -339,7 +349,13 @@ impl World {
             }
         }
         if let Some(daemon) = &mut self.daemon {
-            daemon.tasks.insert(attempt_id, Task::new(start, restored));
+            let mut task = Task::new(start, restored);
+            if self.fault != Some(Fault::TakenUnreported)
+                && let Some(files) = self.host.files.get(&attempt_id)
+            {
+                task.unreported.extend(files.taken.iter().copied());
+            }
+            daemon.tasks.insert(attempt_id, task);
         }
         Ok(())
     }

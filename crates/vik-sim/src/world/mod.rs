@@ -2,6 +2,7 @@
 
 mod attempt;
 mod daemon;
+mod messages;
 mod outside;
 mod quiet;
 #[cfg(test)]
@@ -80,6 +81,8 @@ const ACTIONS: &[(u32, Action)] = &[
     (1, World::clock_jumps),
     (1, World::tree_is_killed),
     (2, World::old_report_comes_again),
+    (3, World::agent_reads),
+    (3, World::taken_messages_are_reported),
     (1, World::daemon_dies),
 ];
 

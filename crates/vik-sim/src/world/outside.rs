@@ -267,7 +267,7 @@ impl World {
     pub(super) fn person_asks(&mut self) -> Result<bool, Broken> {
         let issue = self.rng.below(self.tracker.len());
         let id = self.tracker.id(issue).clone();
-        let (ask, detail) = match self.rng.weighted(&[2, 6, 2, 4, 3, 6, 1, 12]) {
+        let (ask, detail) = match self.rng.weighted(&[2, 6, 2, 4, 3, 6, 1, 12, 8, 3]) {
             0 => (Command::Pause(None), "pause all"),
             1 => (Command::Resume(None), "resume all"),
             2 => (Command::Pause(Some(id)), "pause"),
@@ -284,6 +284,8 @@ impl World {
                 (Command::Retry(request), "retry")
             }
             6 => (Command::Drain, "drain"),
+            8 => (self.message_to(id), "message"),
+            9 => (self.withdrawal_from(id), "withdraw message"),
             _ => {
                 let message = || Some("so".to_owned());
                 let answer = match self.rng.below(4) {

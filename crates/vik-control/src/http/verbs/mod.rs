@@ -6,6 +6,7 @@ pub mod approve;
 pub mod cancel;
 pub mod deny;
 pub mod drain;
+pub mod message;
 pub mod pause;
 pub mod refresh;
 pub mod resume;

@@ -1,0 +1,349 @@
+//! `vik message`
+
+use std::io::{IsTerminal, Read};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use vik_api::{Delivery, DeliveryTo, MessageView, MessagesPage, SCHEMA, SentMessage};
+use vik_base::report::{ErrorCode, Exit, Failure, ledger_failure, one_line};
+use vik_core::ids::{IssueId, MessageId};
+use vik_core::message::{MessageRefusal, NewMessage, Withdrawal, check_text};
+use vik_core::scheduler::{Command, CommandResult};
+use vik_orchestrator::api_view;
+use vik_workflow::{WorkflowFile, absolute};
+
+use super::completion::issues;
+use super::{CliResult, client, history, print, print_json};
+
+/// The most that is read of a file or of stdin, in bytes.
+const MAX_READ: u64 = 16 << 20;
+
+/// `vik message`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The running agent reads the text after its current step. If no agent runs, or it cannot be \
+                  steered, the message waits and is part of the prompt of the next attempt, which continues the \
+                  conversation where it can. Until an agent has taken it, a message can be withdrawn.\n\nWithout \
+                  TEXT, or with `-`, the text is read from stdin. Only people can send messages: the command is \
+                  refused in agents and their children."
+)]
+pub struct MessageArgs {
+    /// Issue ID
+    #[arg(value_name = "ISSUE", add = issues())]
+    pub issue: String,
+    /// Text of the message; `-` reads stdin
+    #[arg(value_name = "TEXT", trailing_var_arg = true)]
+    pub text: Vec<String>,
+    /// Read the text from a file
+    #[arg(long, value_name = "FILE", conflicts_with = "text")]
+    pub file: Option<PathBuf>,
+    /// Stop the agent's current step for the message, without ending the attempt
+    #[arg(long)]
+    pub interrupt: bool,
+    /// List the messages that wait for an agent
+    #[arg(long, conflicts_with_all = ["text", "file", "interrupt", "withdraw"])]
+    pub list: bool,
+    /// Withdraw a message that no agent has taken; --list prints the ids
+    #[arg(long, value_name = "ID", conflicts_with_all = ["text", "file", "interrupt"])]
+    pub withdraw: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+pub fn run(workflow: &Path, args: &MessageArgs) -> CliResult {
+    let issue = IssueId::new(args.issue.clone());
+    if args.list {
+        list(workflow, &issue, args.json)
+    } else if let Some(id) = &args.withdraw {
+        withdraw(workflow, &issue, id, args.json)
+    } else {
+        let message = NewMessage {
+            issue,
+            text: text(args)?,
+            interrupt: args.interrupt,
+        };
+        send(workflow, message, args.json)
+    }
+}
+
+fn send(workflow: &Path, message: NewMessage, json: bool) -> CliResult {
+    check_text(&message.text).map_err(|refusal| api_view::message_refused(&refusal))?;
+    let issue = message.issue.clone();
+    let sent = match client::find(workflow) {
+        Ok((instance, info)) => {
+            let send = async |client: &vik_client::Client| client.send_message(&message).await;
+            let sent = client::request(&instance, &info, send)?;
+            sent.ok_or_else(|| client::no_daemon(&info.workflow_path))?
+        }
+        Err(error) if error.code() == ErrorCode::NoDaemon.as_str() => {
+            match offline(workflow, Command::SendMessage(message))? {
+                CommandResult::Sent(message) => SentMessage {
+                    message: MessageView::from(*message),
+                    delivery: without_daemon(),
+                },
+                other => return Err(refused(other, &issue)),
+            }
+        }
+        Err(error) => return Err(error),
+    };
+    if json {
+        print_json(&sent);
+    } else {
+        print(&sent_text(&issue, &sent));
+    }
+    Ok(Exit::Done)
+}
+
+/// Returns what happens to a message, for people.
+fn sent_text(issue: &IssueId, sent: &SentMessage) -> String {
+    let id = one_line(issue.as_str(), 60);
+    let mut text = format!("issue {id}: {}\n", delivery_text(&sent.delivery));
+    if let Some(hint) = &sent.delivery.hint {
+        text.push_str(&format!("to start it: {hint}\n"));
+    }
+    let message = &sent.message.id;
+    text.push_str(&format!(
+        "to withdraw it before an agent takes it: `vik message {id} --withdraw {message}`\n"
+    ));
+    text
+}
+
+fn delivery_text(delivery: &Delivery) -> String {
+    let Delivery {
+        to,
+        stage,
+        agent,
+        because,
+        ..
+    } = delivery;
+    let because = because.as_deref().map(|because| one_line(because, 300));
+    match (to, agent, stage) {
+        (DeliveryTo::Agent, Some(agent), Some(stage)) => {
+            let later = because.map_or_else(String::new, |because| format!("; {because}"));
+            format!("sent to the running agent ({agent}, stage {stage}){later}")
+        }
+        _ => match because {
+            Some(because) => format!("waits: {because}; the next attempt gets it"),
+            None => "waits: the next attempt gets it".to_owned(),
+        },
+    }
+}
+
+fn list(workflow: &Path, issue: &IssueId, json: bool) -> CliResult {
+    let page = match client::find(workflow) {
+        Ok((instance, info)) => {
+            let list = async |client: &vik_client::Client| client.messages(issue).await;
+            let page = client::request(&instance, &info, list)?;
+            page.ok_or_else(|| client::no_daemon(&info.workflow_path))?
+        }
+        Err(error) if error.code() == ErrorCode::NoDaemon.as_str() => stored(workflow, issue)?,
+        Err(error) => return Err(error),
+    };
+    if json {
+        print_json(&page);
+    } else {
+        print(&list_text(&page));
+    }
+    Ok(Exit::Done)
+}
+
+/// Returns the waiting messages for people.
+fn list_text(page: &MessagesPage) -> String {
+    let id = one_line(page.issue_id.as_str(), 60);
+    if page.messages.is_empty() {
+        return format!("issue {id}: no message waits\n");
+    }
+    let mut text = String::new();
+    for message in &page.messages {
+        let MessageView {
+            id,
+            text: body,
+            by,
+            at,
+            ..
+        } = message;
+        let interrupt = if message.interrupt { ", interrupts" } else { "" };
+        let has_it = if message.session_id.is_some() {
+            "delivered, not taken"
+        } else {
+            "waits for the next attempt"
+        };
+        text.push_str(&format!(
+            "{id}  {has_it}{interrupt}\n  {}, {at:.0}\n",
+            one_line(by, 100)
+        ));
+        for line in body.lines() {
+            text.push_str(&format!("  | {}\n", vik_core::visible::visible(line)));
+        }
+    }
+    text
+}
+
+/// Returns the messages that the ledger has.
+fn stored(workflow: &Path, issue: &IssueId) -> Result<MessagesPage, Failure> {
+    let layout = history::layout(&absolute(workflow))?;
+    let ledger = history::ledger(layout.root()).ok_or_else(|| api_view::unknown_issue(issue.as_str()))?;
+    let machines = ledger.recall(std::slice::from_ref(issue));
+    let machine = machines.map_err(|error| ledger_failure(&error))?.pop();
+    let machine = machine.ok_or_else(|| api_view::unknown_issue(issue.as_str()))?;
+    Ok(MessagesPage {
+        schema: SCHEMA,
+        issue_id: issue.clone(),
+        messages: machine.messages().iter().map(api_view::message).collect(),
+        delivery: without_daemon(),
+    })
+}
+
+fn withdraw(workflow: &Path, issue: &IssueId, id: &str, json: bool) -> CliResult {
+    let message = uuid::Uuid::try_parse(id).map(MessageId);
+    let message = message.map_err(|_| api_view::message_refused(&MessageRefusal::NotWaiting))?;
+    match client::find(workflow) {
+        Ok((instance, info)) => {
+            let withdraw = async |client: &vik_client::Client| {
+                client.withdraw_message(issue, &message.to_string()).await
+            };
+            let done = client::request(&instance, &info, withdraw)?;
+            done.ok_or_else(|| client::no_daemon(&info.workflow_path))?;
+        }
+        Err(error) if error.code() == ErrorCode::NoDaemon.as_str() => {
+            let withdrawal = Withdrawal {
+                issue: issue.clone(),
+                message,
+                is_unread: false,
+            };
+            match offline(workflow, Command::WithdrawMessage(withdrawal))? {
+                CommandResult::Done(_) => {}
+                other => return Err(refused(other, issue)),
+            }
+        }
+        Err(error) => return Err(error),
+    }
+    if json {
+        print_json(&serde_json::json!({ "schema": SCHEMA, "withdrawn": message.to_string() }));
+    } else {
+        let id = one_line(issue.as_str(), 60);
+        print(&format!("issue {id}: message withdrawn\n"));
+    }
+    Ok(Exit::Done)
+}
+
+/// Applies a command to the ledger; the next daemon does what follows from it.
+fn offline(workflow: &Path, command: Command) -> Result<CommandResult, Failure> {
+    let loaded = WorkflowFile::valid(&absolute(workflow), |_| {})?;
+    vik_daemon::offline::apply(&loaded, command)
+}
+
+fn without_daemon() -> Delivery {
+    Delivery {
+        to: DeliveryTo::NextAttempt,
+        session_id: None,
+        stage: None,
+        agent: None,
+        because: Some("no daemon is running".to_owned()),
+        hint: Some("`vik run`".to_owned()),
+    }
+}
+
+fn refused(result: CommandResult, issue: &IssueId) -> Failure {
+    match result {
+        CommandResult::Refused(refusal) => api_view::message_refused(&refusal),
+        _ => api_view::unknown_issue(issue.as_str())
+            .hint("without a daemon, Vik knows only the issues that it has worked on or paused"),
+    }
+}
+
+/// Returns the text of the message.
+fn text(args: &MessageArgs) -> Result<String, Failure> {
+    let stdin = std::io::stdin();
+    let is_stdin = match (&args.file, &*args.text) {
+        (Some(_), _) => false,
+        (None, []) if stdin.is_terminal() => {
+            let failure = Failure::new(Exit::Usage, ErrorCode::Usage, "the message has no text");
+            return Err(failure.hint("write it after the issue, or use --file FILE or `-` for stdin"));
+        }
+        (None, texts) => texts.is_empty() || texts == ["-"],
+    };
+    let read = |source: &mut dyn Read, name: &str| {
+        let failed = |error: &(dyn std::error::Error + 'static)| {
+            Failure::failed(ErrorCode::MessageInvalid, format!("cannot read {name}"), error)
+        };
+        let mut bytes = Vec::new();
+        let read = source.take(MAX_READ).read_to_end(&mut bytes);
+        read.map_err(|error| failed(&error))?;
+        let text = String::from_utf8(bytes).map_err(|error| failed(&error))?;
+        // Editors and `echo` end the last line, and some end all lines with a carriage return.
+        Ok(text.replace("\r\n", "\n").trim_end_matches('\n').to_owned())
+    };
+    match &args.file {
+        Some(path) => {
+            let name = format!("`{}`", path.display());
+            let mut file = std::fs::File::open(path).map_err(|error| {
+                Failure::failed(ErrorCode::MessageInvalid, format!("cannot read {name}"), &error)
+            })?;
+            read(&mut file, &name)
+        }
+        None if is_stdin => read(&mut stdin.lock(), "stdin"),
+        None => Ok(args.text.join(" ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+
+    fn delivery(to: DeliveryTo, because: Option<&str>) -> Delivery {
+        Delivery {
+            to,
+            session_id: Some("s".to_owned()),
+            stage: Some("implement".into()),
+            agent: Some("claude".into()),
+            because: because.map(str::to_owned),
+            hint: None,
+        }
+    }
+
+    #[test]
+    fn delivery_says_who_gets_the_message_and_why_not_at_once() {
+        let text = delivery_text(&delivery(DeliveryTo::Agent, None));
+        assert_eq!(text, "sent to the running agent (claude, stage implement)");
+        let text = delivery_text(&delivery(
+            DeliveryTo::NextAttempt,
+            Some("the agent cannot be steered: `runtime: command`"),
+        ));
+        assert_eq!(
+            text,
+            "waits: the agent cannot be steered: `runtime: command`; the next attempt gets it"
+        );
+        assert_eq!(
+            delivery_text(&without_daemon()),
+            "waits: no daemon is running; the next attempt gets it"
+        );
+    }
+
+    #[test]
+    fn list_shows_control_sequences_as_codes() {
+        let message = MessageView {
+            id: "1".to_owned(),
+            text: "one\n\u{1b}[2J".to_owned(),
+            by: "a person (command line, pid 7)".to_owned(),
+            at: Timestamp::UNIX_EPOCH,
+            interrupt: true,
+            session_id: None,
+        };
+        let page = MessagesPage {
+            schema: SCHEMA,
+            issue_id: "7".into(),
+            messages: vec![message],
+            delivery: without_daemon(),
+        };
+        let text = list_text(&page);
+        assert!(
+            text.starts_with("1  waits for the next attempt, interrupts\n"),
+            "{text}"
+        );
+        assert!(text.contains("  | one\n") && !text.contains('\u{1b}'), "{text}");
+    }
+}

@@ -1,0 +1,176 @@
+//! Messages of people to agents: who may send them, where they wait, and what refuses them.
+
+use serde_json::{Value, json};
+use vik_testkit::HttpClient;
+
+use crate::support::*;
+
+/// Returns a world whose issue 1 is in work until the file `go` exists.
+fn working() -> (World, Running) {
+    let world = World::new(&[("1", "todo")]).script("touch up; wait-file go; ok");
+    let daemon = world.start(&["run", "--port", "0"]);
+    eventually("the agent is up", || world.workspace("1").join("up").exists());
+    (world, daemon)
+}
+
+fn client(world: &World) -> HttpClient {
+    let status = wait_for_value(LONG, || world.status().filter(|status| !status["api"].is_null()));
+    let address = status.expect("a daemon that serves")["api"]["address"].clone();
+    let token = std::fs::read_to_string(world.instance().join("api.token")).unwrap();
+    HttpClient::tcp(address.as_str().unwrap()).with_header("Authorization", &format!("Bearer {token}"))
+}
+
+fn waiting(world: &World) -> Vec<Value> {
+    let page = world.vik(&["message", "1", "--list", "--json"]).expect(0).json();
+    page["messages"].as_array().unwrap().clone()
+}
+
+fn texts(world: &World) -> Vec<String> {
+    let text = |message: &Value| message["text"].as_str().unwrap().to_owned();
+    waiting(world).iter().map(text).collect()
+}
+
+const PATH: &str = "/api/v1/issues/1/messages";
+
+#[test]
+fn message_to_a_running_agent_waits_is_listed_and_withdrawn() {
+    let (world, daemon) = working();
+    let sent = world
+        .vik(&["message", "1", "use", "the", "other", "table"])
+        .expect(0);
+    assert!(
+        sent.out.contains("stage work") || sent.out.contains("waits"),
+        "{}",
+        sent.out
+    );
+    let sent = client(&world)
+        .post(PATH, &json!({"text": "two\nlines", "interrupt": true}))
+        .expect_status(202)
+        .json();
+    assert_eq!(
+        (&sent["text"], &sent["interrupt"]),
+        (&json!("two\nlines"), &json!(true))
+    );
+    assert_eq!(sent["delivery"]["stage"], "work", "{sent}");
+    assert_eq!(texts(&world), ["use the other table", "two\nlines"]);
+    let first = &waiting(&world)[0];
+    assert!(first["by"].as_str().unwrap().contains("command line"), "{first}");
+    assert!(!first["session_id"].is_null(), "{first}");
+    let shown = world.vik(&["message", "1", "--list"]).expect(0).out;
+    assert!(shown.contains("  | two\n  | lines\n"), "{shown}");
+    for message in waiting(&world) {
+        let id = message["id"].as_str().unwrap().to_owned();
+        world.vik(&["message", "1", "--withdraw", &id]).expect(0);
+        let again = world.vik(&["message", "1", "--withdraw", &id]).expect(8);
+        assert!(again.err.contains("no such message waits"), "{}", again.err);
+        let reply = client(&world).request("DELETE", &format!("{PATH}/{id}"), None);
+        assert_eq!(reply.expect_status(404).json()["code"], "message_not_waiting");
+    }
+    assert_eq!(texts(&world), [""; 0]);
+    let explained = world.vik(&["explain", "1", "--json"]).expect(0).json();
+    let decisions = explained["decisions"].to_string();
+    assert!(
+        decisions.contains("withdraw_message") && decisions.contains("a person (API token"),
+        "{decisions}"
+    );
+    assert!(
+        !decisions.contains("other table"),
+        "the transcript has the text: {decisions}"
+    );
+    std::fs::write(world.workspace("1").join("go"), "").unwrap();
+    daemon.stop().expect(0);
+}
+
+#[test]
+fn bad_messages_are_refused_and_change_nothing() {
+    let (world, daemon) = working();
+    let client = client(&world);
+    for (text, status, code) in [
+        ("", 422, "message_invalid"),
+        (" \n", 422, "message_invalid"),
+        ("\u{1b}[2J", 422, "message_invalid"),
+        (&"a".repeat(64 * 1024 + 1), 413, "message_invalid"),
+        (&"a".repeat(1 << 20), 413, "bad_request"),
+    ] {
+        let reply = client.post(PATH, &json!({ "text": text })).expect_status(status);
+        assert_eq!(reply.json()["code"], code);
+    }
+    let _ = client.post(PATH, &json!({"txt": "a"})).expect_status(422);
+    let _ = client.post(PATH, &json!({"text": 7})).expect_status(422);
+    let other = "/api/v1/issues/9/messages";
+    let _ = client.post(other, &json!({"text": "a"})).expect_status(404);
+    let _ = client.get(other).expect_status(404);
+    let _ = client
+        .request("DELETE", &format!("{PATH}/x"), None)
+        .expect_status(404);
+    world.vik(&["message", "9", "a"]).expect(8);
+    let empty = world.vik(&["message", "1", " "]).expect(2);
+    assert!(empty.err.contains("the message is empty"), "{}", empty.err);
+    world.vik(&["message", "1", "--file", "missing.txt"]).expect(1);
+    world.vik(&["message", "1", "a", "--list"]).expect(2);
+    assert_eq!(texts(&world), [""; 0]);
+    // The largest message, escaped as far as JSON can.
+    let largest = "\\u0061".repeat(64 * 1024);
+    let body = format!(r#"{{"text": "{largest}"}}"#);
+    let client = client.with_header("Content-Type", "application/json");
+    let _ = client.request("POST", PATH, Some(&body)).expect_status(202);
+    for _ in 1..64 {
+        let _ = client.post(PATH, &json!({"text": "a"})).expect_status(202);
+    }
+    let full = client.post(PATH, &json!({"text": "a"})).expect_status(409).json();
+    assert_eq!(full["code"], "message_refused");
+    assert!(full["hint"].as_str().unwrap().contains("--withdraw"), "{full}");
+    std::fs::write(world.workspace("1").join("go"), "").unwrap();
+    eventually("the issue is done", || {
+        world.tracker.state("1").as_deref() == Some("done")
+    });
+    eventually("no agent runs", || {
+        world
+            .status()
+            .is_some_and(|status| status["sessions"] == json!([]))
+    });
+    let reply = client.post(PATH, &json!({"text": "a"}));
+    assert!(matches!(reply.status, 404 | 409), "{reply:?}");
+    daemon.stop().expect(0);
+}
+
+#[test]
+fn agent_cannot_send_messages() {
+    let vik = env!("CARGO_BIN_EXE_vik");
+    let world = World::new(&[("1", "todo")]).set("/agents/a/sandbox", json!("off"));
+    let workflow = world.env.work().join("workflow.yml").display().to_string();
+    let script = format!(
+        "run '{vik}' message --workflow {workflow} 1 hello > refused 2>&1 || touch tried; touch up; wait-file go; ok"
+    );
+    let world = world.script(&script);
+    let daemon = world.daemon();
+    eventually("the agent has tried", || world.workspace("1").join("up").exists());
+    assert!(world.workspace("1").join("tried").exists());
+    let refused = world.workspace_file("1", "refused");
+    assert!(refused.contains("agents must not control"), "{refused}");
+    assert_eq!(texts(&world), [""; 0]);
+    std::fs::write(world.workspace("1").join("go"), "").unwrap();
+    daemon.stop().expect(0);
+}
+
+#[test]
+fn message_without_a_daemon_waits_for_the_next_attempt() {
+    let world = World::new(&[("1", "todo")]).script("exit 3").attempts(1);
+    world.once().expect(1);
+    std::fs::write(world.env.work().join("text"), "from a file\r\n").unwrap();
+    let file = world.env.work().join("text").display().to_string();
+    let sent = world.vik(&["message", "1", "--file", &file]).expect(0);
+    assert!(sent.out.contains("waits: no daemon is running"), "{}", sent.out);
+    world.vik(&["message", "1", "second"]).expect(0);
+    world.vik(&["message", "9", "a"]).expect(8);
+    world.vik(&["message", "1", "a\u{7}"]).expect(2);
+    assert_eq!(texts(&world), ["from a file", "second"]);
+    let id = waiting(&world)[1]["id"].as_str().unwrap().to_owned();
+    world.vik(&["message", "1", "--withdraw", &id]).expect(0);
+    world.vik(&["message", "1", "--withdraw", &id]).expect(8);
+    assert_eq!(texts(&world), ["from a file"]);
+    // The parked stage stays parked.
+    world.once().expect(10);
+    assert_eq!(world.sessions("1").len(), 1);
+    assert_eq!(texts(&world), ["from a file"]);
+}
