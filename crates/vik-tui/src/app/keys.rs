@@ -3,6 +3,7 @@
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use vik_api::{Action, ApprovalView};
 use vik_core::approval::Answer;
+use vik_core::message::NewMessage;
 use vik_core::scheduler;
 
 use super::{App, Mode, Screen, Tab};
@@ -29,6 +30,7 @@ impl App {
             Mode::Answer(yes, approval, text) => {
                 self.key_in_answer(key, control, (yes, approval, text), commands);
             }
+            Mode::Message(message) => self.key_in_message(key, control, message, commands),
             // Alt and Control change the meaning of a letter, so such a key is ignored.
             Mode::Normal if control || key.modifiers.contains(KeyModifiers::ALT) => {
                 self.control_key(key, commands);
@@ -45,6 +47,13 @@ impl App {
                 self.arrange_tables();
             }
             Mode::Answer(_, _, text) => text.extend(plain.take(MAX_MESSAGE_CHARS)),
+            Mode::Message(message) => {
+                let lines = pasted.replace("\r\n", "\n").replace('\r', "\n");
+                let plain = lines
+                    .chars()
+                    .map(|c| if c.is_control() && c != '\n' { ' ' } else { c });
+                message.text.extend(plain.take(MAX_MESSAGE_CHARS));
+            }
             _ => {}
         }
     }
@@ -96,16 +105,31 @@ impl App {
                 return self.steer(action::answer(*approval, answer), commands);
             }
             KeyCode::Esc => return self.notify("no answer was sent".to_owned()),
-            KeyCode::Char('u') if control => text.clear(),
-            KeyCode::Char('w') if control => {
-                let end = text.trim_end().rfind(' ').map_or(0, |at| at + 1);
-                text.truncate(end);
-            }
-            KeyCode::Char(c) if !control => text.push(c),
-            KeyCode::Backspace => drop(text.pop()),
-            _ => {}
+            code => edit(&mut text, code, control),
         }
         self.mode = Mode::Answer(yes, approval, text);
+    }
+
+    /// Edits a message to the agent of an issue.
+    fn key_in_message(
+        &mut self,
+        key: KeyEvent,
+        control: bool,
+        mut message: NewMessage,
+        commands: &mut Vec<Command>,
+    ) {
+        match key.code {
+            KeyCode::Enter if message.text.trim().is_empty() => {
+                return self.notify("an empty message was not sent".to_owned());
+            }
+            KeyCode::Enter => {
+                return self.steer(scheduler::Command::SendMessage(message).into(), commands);
+            }
+            KeyCode::Esc => return self.notify("no message was sent".to_owned()),
+            KeyCode::Tab => message.interrupt = !message.interrupt,
+            code => edit(&mut message.text, code, control),
+        }
+        self.mode = Mode::Message(message);
     }
 
     fn start_answer(&mut self, yes: bool) {
@@ -175,6 +199,15 @@ impl App {
             KeyCode::Char('R' | 'u') => {
                 if let Some(issue) = self.target_issue() {
                     self.steer(action::retry(issue), commands);
+                }
+            }
+            KeyCode::Char('m') => {
+                if let Some(issue) = self.target_issue() {
+                    self.mode = Mode::Message(NewMessage {
+                        issue,
+                        text: String::new(),
+                        interrupt: false,
+                    });
                 }
             }
             KeyCode::Char('a') => self.start_answer(true),
@@ -349,5 +382,19 @@ impl App {
     fn steer(&mut self, action: Action, commands: &mut Vec<Command>) {
         self.set_notice(format!("{} …", action::progress_text(&action)), false, 60);
         commands.push(Command::Steer(action));
+    }
+}
+
+/// Applies a key to a text that is being edited.
+fn edit(text: &mut String, code: KeyCode, control: bool) {
+    match code {
+        KeyCode::Char('u') if control => text.clear(),
+        KeyCode::Char('w') if control => {
+            let end = text.trim_end().rfind(' ').map_or(0, |at| at + 1);
+            text.truncate(end);
+        }
+        KeyCode::Char(c) if !control => text.push(c),
+        KeyCode::Backspace => drop(text.pop()),
+        _ => {}
     }
 }

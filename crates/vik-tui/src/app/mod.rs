@@ -16,6 +16,7 @@ use jiff::tz::TimeZone;
 use vik_api::{Action, ApprovalView, Explained, Explanation, ParkedView, SessionView, Status, WaitingView};
 use vik_client::ClientError;
 use vik_core::ids::IssueId;
+use vik_core::message::NewMessage;
 
 pub(crate) use diff::{DiffScreen, LineKind, change_name};
 pub(crate) use issue::{IssueScreen, life, spent};
@@ -71,6 +72,8 @@ pub(crate) enum Mode {
     /// The answer to an approval is being edited: whether it is approved, the approval, and the
     /// message so far.
     Answer(bool, Box<ApprovalView>, String),
+    /// A message to the agent of an issue is being edited.
+    Message(NewMessage),
 }
 
 /// A line about the last action.

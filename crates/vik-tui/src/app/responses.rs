@@ -2,6 +2,7 @@
 
 use vik_api::{Action, EventsPage, Fact, FeedEvent, Status, Steered};
 use vik_client::ClientError;
+use vik_core::scheduler::Command as Steering;
 
 use super::{App, Screen, Tab, error_with_hint};
 use crate::action::{command_text, success_text};
@@ -71,7 +72,10 @@ impl App {
         match result {
             Ok(steered) => match steered.nothing {
                 Some(why) => self.notify(format!("nothing to {}: {why}", command_text(action))),
-                None => self.notify(success_text(action, steered.count)),
+                None => self.notify(
+                    self.sent_text(action)
+                        .unwrap_or_else(|| success_text(action, steered.count)),
+                ),
             },
             Err(error) => self.notify_error(format!(
                 "cannot {}: {}",
@@ -80,6 +84,29 @@ impl App {
             )),
         }
         self.on_change(commands);
+    }
+
+    /// Returns the text after a message was sent; `None` after another action.
+    fn sent_text(&self, action: &Action) -> Option<String> {
+        let Action::Command(Steering::SendMessage(message)) = action else {
+            return None;
+        };
+        let issue = &message.issue;
+        let mut sessions = self.sessions.rows().iter().filter(|row| row.issue_id == *issue);
+        let Some(session) = sessions.next_back() else {
+            return Some(format!("the message to {issue} waits for the next attempt"));
+        };
+        Some(match &session.not_steerable_because {
+            Some(why) => {
+                format!(
+                    "the message to {issue} waits for the next attempt: the agent cannot be steered: {why}"
+                )
+            }
+            None => format!(
+                "message sent to the agent of {issue} ({}, stage {})",
+                session.agent, session.stage
+            ),
+        })
     }
 
     pub(super) fn on_events(

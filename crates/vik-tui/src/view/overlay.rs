@@ -21,6 +21,10 @@ const KEYS: &[(&str, &str)] = &[
     ("g G Home End", "move to the first or last row"),
     ("c", "cancel the issue: stop its agents and park it (asks first)"),
     ("R", "retry the parked stages of the issue (also u)"),
+    (
+        "m",
+        "send a message to the agent of the issue (Tab: interrupt it)",
+    ),
     ("a x", "approve or deny the request, with a message for the agent"),
     ("p", "pause or resume all issues"),
     ("P", "pause or resume this issue"),
@@ -153,14 +157,29 @@ pub(super) fn last_line(app: &App, rows: &ScreenLayout, paint: &mut Paint<'_>) -
         paint.tone(x + 1, y, columns.saturating_sub(x + 2), help, Tone::Faint);
         return Some(x.min(columns.saturating_sub(1)));
     }
-    if let Mode::Answer(yes, approval, text) = &app.mode {
-        let verb = if *yes { "approve" } else { "deny" };
-        let lead = format!("{verb} {}, message: ", approval.issue_id);
-        let help = "  Enter to send, Esc to cancel";
+    let edited = match &app.mode {
+        Mode::Answer(yes, approval, text) => {
+            let verb = if *yes { "approve" } else { "deny" };
+            let lead = format!("{verb} {}, message: ", approval.issue_id);
+            Some((lead, text.clone(), "  Enter to send, Esc to cancel"))
+        }
+        Mode::Message(message) => {
+            let verb = if message.interrupt {
+                "interrupt"
+            } else {
+                "message to"
+            };
+            let lead = format!("{verb} {}: ", message.issue);
+            let help = "  Enter to send, Tab to interrupt or not, Esc to cancel";
+            Some((lead, message.text.replace('\n', " "), help))
+        }
+        _ => None,
+    };
+    if let Some((lead, text, help)) = edited {
         let space = usize::from(room)
             .saturating_sub(1 + width(&lead) + width(help))
             .max(10);
-        let shown = fit_end(text, space);
+        let shown = fit_end(&text, space);
         let mut x = 1 + paint.tone(1, y, room, &lead, Tone::Strong);
         x += paint.tone(x, y, columns.saturating_sub(x + 1), &shown, Tone::Plain);
         paint.tone(x + 1, y, columns.saturating_sub(x + 2), help, Tone::Faint);
@@ -207,6 +226,7 @@ fn hints(app: &App) -> &'static [(u8, &'static str, &'static str)] {
             (2, "g G", "top, end"),
             (1, "d", "diff"),
             (3, "e", "issue"),
+            (2, "m", "message"),
             (2, "c", "cancel"),
             (4, "P", "pause issue"),
             (0, "?", "help"),
@@ -217,6 +237,7 @@ fn hints(app: &App) -> &'static [(u8, &'static str, &'static str)] {
             (2, "g G", "top, end"),
             (1, "d", "diff"),
             (3, "e", "issue"),
+            (2, "m", "message"),
             (2, "c", "cancel"),
             (4, "P", "pause issue"),
             (0, "?", "help"),
@@ -233,6 +254,7 @@ fn hints(app: &App) -> &'static [(u8, &'static str, &'static str)] {
             (0, "q", "back"),
             (1, "enter", "latest session"),
             (1, "d", "diff"),
+            (2, "m", "message"),
             (2, "c", "cancel"),
             (2, "R", "retry"),
             (3, "P", "pause issue"),
@@ -253,6 +275,7 @@ fn hints(app: &App) -> &'static [(u8, &'static str, &'static str)] {
         None if app.tab == Tab::Sessions => &[
             (0, "enter", "follow"),
             (1, "d", "diff"),
+            (1, "m", "message"),
             (1, "c", "cancel"),
             (6, "e", "issue"),
             (2, "p", "pause"),

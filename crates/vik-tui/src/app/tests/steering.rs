@@ -1,6 +1,7 @@
 //! Actions: keys, confirmations, and results.
 
 use vik_core::approval::Answer;
+use vik_core::message::NewMessage;
 use vik_core::scheduler::{ApprovalReply, Command as Steering};
 
 use super::*;
@@ -143,4 +144,56 @@ fn steering_shows_its_result() {
     assert!(app.notice.is_none());
     // Before the first response neither can be chosen.
     assert_eq!(type_keys(&mut blank(80, 24), "pPcu"), []);
+}
+
+#[test]
+fn message_is_written_and_sent_to_the_agent_of_the_issue() {
+    let mut app = app(80, 24, 5);
+    let message = |text: &str, interrupt| {
+        Steering::SendMessage(NewMessage {
+            issue: "PROJ-104".into(),
+            text: text.to_owned(),
+            interrupt,
+        })
+    };
+    // Letters of a message are not keys.
+    assert_eq!(type_keys(&mut app, "mquit"), []);
+    assert_eq!(press(&mut app, KeyCode::Enter), steer(message("quit", false)));
+    let done = Steered {
+        count: 1,
+        nothing: None,
+    };
+    send(
+        &mut app,
+        Msg::Steered(message("quit", false).into(), Ok(done.clone())),
+    );
+    let notice = app.notice.as_ref().unwrap().text.clone();
+    assert!(
+        notice.starts_with("message sent to the agent of PROJ-104 ("),
+        "{notice}"
+    );
+    type_keys(&mut app, "mstop");
+    press(&mut app, KeyCode::Tab);
+    send(&mut app, Msg::Paste("\r\n\u{1b}now".to_owned()));
+    assert_eq!(
+        press(&mut app, KeyCode::Enter),
+        steer(message("stop\n now", true))
+    );
+    // Nothing is sent without text, or after Esc.
+    type_keys(&mut app, "m ");
+    assert_eq!(press(&mut app, KeyCode::Enter), []);
+    type_keys(&mut app, "mnever");
+    assert_eq!(press(&mut app, KeyCode::Esc), []);
+    assert_eq!(app.mode, Mode::Normal);
+    let mut other = status(5);
+    for session in &mut other.sessions {
+        session.not_steerable_because = Some("`runtime: command`".to_owned());
+    }
+    send(&mut app, Msg::State(Ok(Box::new(other))));
+    send(&mut app, Msg::Steered(message("a", false).into(), Ok(done)));
+    let notice = app.notice.as_ref().unwrap().text.clone();
+    assert!(
+        notice.ends_with("cannot be steered: `runtime: command`"),
+        "{notice}"
+    );
 }
