@@ -45,6 +45,8 @@ function matcher(params) {
 
 export async function startMock({ port = 0 } = {}) {
   const world = makeWorld();
+  /** The messages that wait, of all issues. */
+  world.messages = [];
   world.codes = new Set(["a-code"]);
   world.tokens = new Map([[SIGNED_IN, { id: "mock", user_agent: "A browser of the tests" }]]);
   const feeds = new Set();
@@ -113,6 +115,18 @@ export async function startMock({ port = 0 } = {}) {
     },
     approve: (id, body) => removeApproval(id, body),
     deny: (id, body) => removeApproval(id, body),
+    messages(id, body) {
+      const message = {
+        id: `0198f3c2-0000-7000-8000-${String(world.messages.length).padStart(12, "0")}`,
+        by: "a person (dashboard, 127.0.0.1)",
+        at: new Date().toISOString(),
+        session_id: null,
+        ...body,
+      };
+      world.messages.push(message);
+      mock.publish({ type: "issue", issue_id: id, what: "the messages for its agent changed" });
+      return { ...message, delivery: delivery(id) };
+    },
     "run-again": (id) => {
       mock.publish({ type: "issue", issue_id: id, what: "run again by a person" });
       return { count: 1 };
@@ -128,6 +142,12 @@ export async function startMock({ port = 0 } = {}) {
         : { count: 1 };
     },
   };
+
+  function delivery(id) {
+    const session = world.status.sessions.find((entry) => entry.issue_id === id);
+    if (!session) return { to: "next_attempt", because: "the stage is parked", hint: "`vik retry`" };
+    return { to: "agent", session_id: session.session_id, stage: session.stage, agent: session.agent };
+  }
 
   function removeApproval(id, { request }) {
     const previousCount = world.status.approvals.length;
@@ -181,6 +201,17 @@ export async function startMock({ port = 0 } = {}) {
       return sendJson(response, resource === "issues" ? handlers[sub](id, body) : handlers[resource](body));
     }
     if (resource === "events") return feed(request, response);
+    if (resource === "issues" && sub === "messages") {
+      if (request.method === "DELETE") {
+        const left = world.messages.filter((message) => message.id !== path[5]);
+        if (left.length === world.messages.length)
+          return sendProblem(response, 404, "message_not_waiting", "no such message waits");
+        world.messages = left;
+        world.commands.push([path.slice(2).join("/"), "DELETE"]);
+        return sendJson(response, { count: 1 });
+      }
+      return sendJson(response, { schema: 1, issue_id: id, messages: world.messages, delivery: delivery(id) });
+    }
     if (resource === "state") return sendJson(response, world.status);
     if (resource === "workflow") return sendJson(response, workflow(world));
     if (resource === "log") return sendJson(response, log(world, url.searchParams));

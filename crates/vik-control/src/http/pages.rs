@@ -52,6 +52,7 @@ const ASSETS: &[(&str, &[u8])] = assets![
     "issue_about.js",
     "keys.js",
     "log_page.js",
+    "messages.js",
     "plots.js",
     "prose.js",
     "report.js",

@@ -58,6 +58,8 @@ export const get = (path, options) => fetchJson(path, options);
 export const post = (path, body = {}) =>
   fetchJson(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
 
+export const remove = (path) => fetchJson(path, { method: "DELETE" });
+
 /**
  * Returns a function that schedules `run`. Calls within `waitMs` are merged. `run` is never executed concurrently: a
  * call during its execution schedules one more.

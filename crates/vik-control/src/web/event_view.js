@@ -174,6 +174,14 @@ function completedView(event, { expanded, redraw }) {
 
 const textLine = (...children) => h("p", { class: "note" }, children);
 
+/** What happened to a message of a person. */
+const PERSON_MESSAGE_STATES = {
+  prompt: "in the prompt",
+  sent: "sent to the agent",
+  taken: "taken by the agent",
+  rejected: "refused by the agent",
+};
+
 /** The view of each kind of event. */
 const BODIES = {
   message: (event, { expanded, redraw }) => fencedText(event.text, `text ${event.seq}`, expanded, redraw),
@@ -258,6 +266,16 @@ const BODIES = {
       h("span", { class: "strong" }, `${humanize(event.output || "output")} ${humanize(event.status)}`),
       event.summary ? ` ${truncate(event.summary, 300)}` : "",
       event.reason ? ` · ${truncate(event.reason, 1000)}` : "",
+    ),
+  person_message: (event, { expanded, redraw }) =>
+    h(
+      "div",
+      {},
+      event.text ? collapsibleText(event.text, `text ${event.seq}`, expanded, redraw) : null,
+      textLine(
+        h("span", { class: "strong" }, PERSON_MESSAGE_STATES[event.state] ?? humanize(event.state)),
+        ` · ${truncate(event.by, 120)}, sent at ${formatDateTime(event.sent_at)}`,
+      ),
     ),
   ended: (event, { expanded, redraw }) =>
     h(

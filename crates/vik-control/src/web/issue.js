@@ -31,6 +31,7 @@ import { approvalRow } from "./board_rows.js";
 import { changesSection, descriptionSection } from "./issue_about.js";
 import { codeWords, prose } from "./prose.js";
 import { promptView, stepsView } from "./evidence.js";
+import { issueMessages } from "./messages.js";
 import { truncate, webHost } from "./visible.js";
 
 const MAX_DECISIONS_SHOWN = 30;
@@ -50,6 +51,8 @@ export function issuePage(id) {
   let targetSection = ["#changes", "#description"].includes(location.hash) ? location.hash.slice(1) : null;
   let attemptCount = "";
   let showsAllDecisions = false;
+
+  const messages = issueMessages(id, () => redraw());
 
   const load = coalesce(async () => {
     try {
@@ -390,6 +393,7 @@ export function issuePage(id) {
     mount(scheduleRender) {
       redraw = scheduleRender;
       load(0);
+      messages.load(0);
       if (showsChanges) loadDiff(0);
     },
     onRender() {
@@ -407,6 +411,7 @@ export function issuePage(id) {
           : ["reset", "state", "pulled"].includes(type) || fact?.issue_id === id;
       if (!isRelevant || type === "loaded" || type === "connection") return;
       load();
+      messages.load();
       if (showsChanges && ["reset", "session_ended", "issue"].includes(type)) loadDiff();
     },
     view() {
@@ -421,6 +426,7 @@ export function issuePage(id) {
         head(),
         loadError ? errorNotice(loadError, () => load(0)) : null,
         approvalList(),
+        messages.view(),
         description(),
         issue.now ? h("div", { class: "two-columns", key: "now" }, currentState(issue.now), limits(issue.now)) : null,
         changesSection(diff, showsChanges, openChanges),

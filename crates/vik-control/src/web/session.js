@@ -30,6 +30,7 @@ import { EventStore } from "./event_store.js";
 import { EventSearch } from "./event_search.js";
 import { markMatches, matchList, searchBar } from "./search_view.js";
 import { Transcript } from "./transcript.js";
+import { issueMessages } from "./messages.js";
 import { prose } from "./prose.js";
 import { address } from "./address.js";
 import { truncate } from "./visible.js";
@@ -54,6 +55,8 @@ const tokenSummary = (usage) =>
 export function sessionPage(id, params) {
   let redraw = () => {};
   let detail = null;
+  /** The messages of the issue, while the attempt runs. */
+  let messages = null;
   let loadError = null;
   let tab = TABS.some(([name]) => `#${name}` === location.hash) ? location.hash.slice(1) : "transcript";
   const loaded = { diff: null, stderr: null };
@@ -118,6 +121,10 @@ export function sessionPage(id, params) {
       if (!detail && loadedDetail.attempt.outcome !== null) transcript.isFollowing = false;
       detail = loadedDetail;
       loadError = null;
+      if (detail.attempt.outcome === null) {
+        messages ??= issueMessages(detail.issue_id, () => redraw());
+        messages.load(0);
+      } else messages = null;
       if (detail.live) events.announce(detail.live.events);
       else loadEventCount();
     } catch (error) {
@@ -415,6 +422,7 @@ export function sessionPage(id, params) {
         search.onGrowth(fact.events);
         if (!detail || fact.phase !== detail.live?.phase) load();
       }
+      if (type === "issue" && fact.issue_id === detail?.issue_id) messages?.load();
       if ((type === "session_ended" && fact.session_id === id) || type === "reset") {
         load();
         if (tab in loaded) loadEvidence(tab);
@@ -427,7 +435,13 @@ export function sessionPage(id, params) {
           h("h1", { tabindex: -1 }, "Session"),
           loadError ? errorNotice(loadError, () => load(0)) : h("p", { class: "dim" }, "Loading…"),
         ];
-      return [head(), loadError ? errorNotice(loadError, () => load(0)) : null, tabList(), panel()];
+      return [
+        head(),
+        loadError ? errorNotice(loadError, () => load(0)) : null,
+        messages?.folded() ?? null,
+        tabList(),
+        panel(),
+      ];
     },
   };
 }
