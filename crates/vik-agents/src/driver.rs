@@ -58,6 +58,17 @@ pub trait Driver: Sync {
     /// ```
     fn launch(&self, cx: &LaunchContext<'_>) -> Result<Launch, LaunchError>;
 
+    /// Builds the command line of the agent's own session for a person at a terminal, which
+    /// continues the conversation [`LaunchContext::resume`]. The agent asks the person, so the
+    /// profile's permission and budget do not apply. `None` if the agent has no such session.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the profile cannot be expressed as a command line; see [`LaunchError`].
+    fn terminal_session(&self, _: &LaunchContext<'_>) -> Result<Option<Launch>, LaunchError> {
+        Ok(None)
+    }
+
     /// Creates the adapter for one session of an agent.
     ///
     /// `previous_total` is set for a resumed conversation: Codex reports totals of the

@@ -123,14 +123,10 @@ pub struct ExecArgs {
     #[arg(long, value_name = "NAME", hide = true)]
     pub scope_env: Option<String>,
 
-    /// Let a controlling program approve each tool call: stdin contains JSON lines, first
-    /// `{"prompt": TEXT}`, then an answer to each `ask` event
-    #[arg(
-        long,
-        requires = "json",
-        conflicts_with = "prompt",
-        help_heading = "Permission"
-    )]
+    /// Ask before each tool call. In a terminal a person types prompts and answers, turn by turn. With
+    /// --json, a controlling program answers: stdin contains JSON lines, first `{"prompt": TEXT}`, then
+    /// an answer to each `ask` event
+    #[arg(long, conflicts_with = "prompt", help_heading = "Permission")]
     pub ask: bool,
 
     /// Let a controlling program send messages of people during the run: stdin contains JSON lines,

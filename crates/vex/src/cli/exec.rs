@@ -3,7 +3,7 @@
 use super::args::ExecArgs;
 use super::output::with_source;
 use super::provider::{OpenedProvider, REPLAY, RecordingArgs, open_provider};
-use super::{models, output, prompt};
+use super::{chat, models, output, prompt};
 use crate::agent::limits::Limits;
 use crate::agent::output::{OutputSchema, OutputSchemaError};
 use crate::agent::prompt::{environment, system};
@@ -20,6 +20,9 @@ use crate::session::{Head, Origin, Session, SessionError, SessionId, Store};
 use crate::tools::{Permission, Policy, Root, Rules, Toolbox};
 
 pub(super) fn run(args: &ExecArgs) -> ExitReason {
+    if args.ask && !args.json {
+        return chat::run(args);
+    }
     let journal = Journal::stdio(args.json);
     let interrupt = Interrupt::new();
     let last = journal.clone();

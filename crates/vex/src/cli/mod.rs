@@ -1,6 +1,7 @@
 //! The command line.
 
 mod args;
+mod chat;
 mod config;
 mod doctor;
 mod exec;

@@ -75,6 +75,30 @@ fn own_budget(profile: &AgentProfile) -> Option<MicroUsd> {
         })
 }
 
+/// Returns the variables that an attempt and a person's session share.
+fn places(cx: &LaunchContext<'_>) -> Result<Vec<(&'static str, String)>, LaunchError> {
+    let mut set = vec![("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".to_owned())];
+    if let Some(home) = cx.private_home {
+        set.push((HOME_VARIABLE, path_text(home)?.to_owned()));
+    }
+    if let Some(base_url) = &cx.profile.base_url {
+        set.push(("ANTHROPIC_BASE_URL", base_url.clone()));
+    }
+    Ok(set)
+}
+
+/// Builds the command line for a person at a terminal. The permissions are those of the person's
+/// settings.
+pub(super) fn terminal_session(driver: &dyn Driver, cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
+    let mut argv = cx.program(driver);
+    argv.extend(["--model".to_owned(), cx.model()?.to_owned()]);
+    if let Some(id) = cx.resume_id(driver)? {
+        argv.extend(["--resume".to_owned(), id.to_owned()]);
+    }
+    let env = environment(driver, cx, &places(cx)?);
+    Ok(Launch { argv, env })
+}
+
 pub(super) fn launch(driver: &dyn Driver, cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
     let profile = cx.profile;
     let model = cx.model()?;
@@ -88,7 +112,6 @@ pub(super) fn launch(driver: &dyn Driver, cx: &LaunchContext<'_>) -> Result<Laun
 
     // Vik does the waiting: few retries, and a timeout for requests without an answer.
     let mut set = vec![
-        ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".to_owned()),
         ("CLAUDE_CODE_MAX_RETRIES", "3".to_owned()),
         ("API_TIMEOUT_MS", "120000".to_owned()),
     ];
@@ -96,12 +119,7 @@ pub(super) fn launch(driver: &dyn Driver, cx: &LaunchContext<'_>) -> Result<Laun
         // Otherwise Claude Code refuses to bypass permissions as root.
         set.push(("IS_SANDBOX", "1".to_owned()));
     }
-    if let Some(home) = cx.private_home {
-        set.push((HOME_VARIABLE, path_text(home)?.to_owned()));
-    }
-    if let Some(base_url) = &profile.base_url {
-        set.push(("ANTHROPIC_BASE_URL", base_url.clone()));
-    }
+    set.extend(places(cx)?);
 
     let mut argv = cx.program(driver);
     argv.push("-p".to_owned());

@@ -48,6 +48,10 @@ impl Driver for ClaudeCodeDriver {
         launch::launch(self, cx)
     }
 
+    fn terminal_session(&self, cx: &LaunchContext<'_>) -> Result<Option<Launch>, LaunchError> {
+        launch::terminal_session(self, cx).map(Some)
+    }
+
     fn adapter(&self, profile: &AgentProfile, previous_total: Option<PreviousTotal>) -> Box<dyn Adapter> {
         Box::new(ClaudeCode::new(profile, previous_total))
     }

@@ -1,5 +1,7 @@
 //! The command line of Codex.
 
+use std::collections::BTreeMap;
+
 use vik_core::workflow::{AgentProfile, ArgValue, Permission};
 
 use super::HOME_VARIABLE;
@@ -103,18 +105,7 @@ pub(super) fn launch(driver: &dyn Driver, cx: &LaunchContext<'_>) -> Result<Laun
         "unified_exec_tty",
     ]);
     push(&["--disable", "unbounded_connection_retries"]);
-    if let Some(base_url) = &profile.base_url {
-        // Naming an unset variable would be an error; a local server may need no key.
-        let key = ["CODEX_API_KEY", "OPENAI_API_KEY"]
-            .into_iter()
-            .find(|key| env.contains_key(*key));
-        let key = key
-            .map(|key| format!(",env_key={}", toml_string(key)))
-            .unwrap_or_default();
-        let url = toml_string(base_url);
-        let provider = format!(
-            "model_providers.vik={{name=\"vik\",base_url={url},wire_api=\"responses\"{key},{RETRIES}}}"
-        );
+    if let Some(provider) = provider(profile, &env) {
         push(&["-c", "model_provider=vik", "-c", &provider]);
     }
     // With anything but a thread id Codex silently starts a new thread and exits with 0.
@@ -126,6 +117,49 @@ pub(super) fn launch(driver: &dyn Driver, cx: &LaunchContext<'_>) -> Result<Laun
         push(&["-"]);
     }
     Ok(Launch { argv, env })
+}
+
+/// Builds the command line for a person at a terminal, who approves what the model requests.
+pub(super) fn terminal_session(driver: &dyn Driver, cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
+    let mut set = Vec::new();
+    if let Some(home) = cx.private_home {
+        set.push((HOME_VARIABLE, path_text(home)?.to_owned()));
+    }
+    let env = environment(driver, cx, &set);
+    let mut argv = cx.program(driver);
+    let mut push = |args: &[&str]| argv.extend(args.iter().map(|arg| (*arg).to_owned()));
+    let thread = cx.resume_id(driver)?;
+    if thread.is_some() {
+        push(&["resume"]);
+    }
+    push(&["-m", cx.model()?, "-C", path_text(cx.workdir)?]);
+    if cx.in_sandbox {
+        // Codex's own sandbox cannot be nested in Vik's.
+        push(&["-s", "danger-full-access", "-a", "on-request"]);
+    }
+    push(&["-c", "analytics.enabled=false"]);
+    if let Some(provider) = provider(cx.profile, &env) {
+        push(&["-c", "model_provider=vik", "-c", &provider]);
+    }
+    if let Some(thread) = thread {
+        push(&[thread]);
+    }
+    Ok(Launch { argv, env })
+}
+
+/// Returns the setting for a server at an address of the profile's own.
+fn provider(profile: &AgentProfile, env: &BTreeMap<String, String>) -> Option<String> {
+    let url = toml_string(profile.base_url.as_ref()?);
+    // Naming an unset variable would be an error; a local server may need no key.
+    let key = ["CODEX_API_KEY", "OPENAI_API_KEY"]
+        .into_iter()
+        .find(|key| env.contains_key(*key));
+    let key = key
+        .map(|key| format!(",env_key={}", toml_string(key)))
+        .unwrap_or_default();
+    Some(format!(
+        "model_providers.vik={{name=\"vik\",base_url={url},wire_api=\"responses\"{key},{RETRIES}}}"
+    ))
 }
 
 /// Returns the first of the profile's own flags that only `codex exec` accepts.

@@ -41,6 +41,17 @@ impl Driver for VexDriver {
         launch::launch(self, cx)
     }
 
+    fn terminal_session(&self, cx: &LaunchContext<'_>) -> Result<Option<Launch>, LaunchError> {
+        let cx = LaunchContext {
+            interactive: true,
+            ..*cx
+        };
+        let mut launch = launch::launch(self, &cx)?;
+        // A person answers, and not a program.
+        launch.argv.retain(|arg| arg != "--json");
+        Ok(Some(launch))
+    }
+
     fn adapter(&self, _: &AgentProfile, _: Option<PreviousTotal>) -> Box<dyn Adapter> {
         Box::new(Vex::default())
     }

@@ -366,3 +366,29 @@ fn launch_uses_the_program_of_the_profile() {
     let vex = profile(Runtime::Vex);
     assert_eq!(vik_agents::driver(Runtime::Vex).program(&vex), None);
 }
+
+#[test]
+fn terminal_session_resumes_the_conversation() {
+    let (id, environment) = ("01a1ffcd-34e9-78d1-bc6d-b647a491f028", environment());
+    for (runtime, expected) in [
+        (Runtime::Codex, &["codex", "resume", "-m", id][..]),
+        (Runtime::ClaudeCode, &["claude", "--model", "--resume", id]),
+        (Runtime::Vex, &["exec", "--ask", "--resume", id]),
+    ] {
+        let profile = profile(runtime);
+        let mut cx = context(&profile, &environment);
+        cx.resume = Some(id);
+        let argv = driver(runtime).terminal_session(&cx).unwrap().unwrap().argv;
+        for part in expected {
+            assert!(argv.iter().any(|arg| arg == part), "{part}: {argv:?}");
+        }
+        for flag in ["-p", "--print", "--json", "stream-json", "bypassPermissions"] {
+            assert!(!argv.iter().any(|arg| arg == flag), "{argv:?}");
+        }
+        cx.resume = Some("--last");
+        assert!(driver(runtime).terminal_session(&cx).is_err(), "{runtime:?}");
+    }
+    let command = profile(Runtime::Command);
+    let session = driver(Runtime::Command).terminal_session(&context(&command, &environment));
+    assert_eq!(session, Ok(None));
+}
