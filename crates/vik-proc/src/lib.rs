@@ -45,6 +45,7 @@ mod task_group;
 #[cfg_attr(target_os = "macos", path = "tcp_peer/macos.rs")]
 #[expect(clippy::disallowed_methods, reason = "reads files of the kernel")]
 mod tcp_peer;
+mod terminal;
 mod tree;
 pub mod untrusted;
 
@@ -75,3 +76,4 @@ pub use supervise::{
 };
 pub use sweep::{end_all, end_marked, sweep};
 pub use tcp_peer::{TcpPeer, tcp_peer, tcp_peer_user};
+pub use terminal::Terminal;

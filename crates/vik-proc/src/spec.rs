@@ -158,6 +158,9 @@ pub enum Stdin {
     /// The content of this file and all that is appended to it while the agent lives, with or
     /// without a daemon. A NUL byte ends the input: bytes after it are not read.
     Follow(#[serde(with = "os_text")] PathBuf),
+    /// This terminal, for a person. It is the controlling terminal of the process, and its standard
+    /// output and standard error too.
+    Terminal(#[serde(with = "os_text")] PathBuf),
 }
 
 /// The destination of standard output or standard error.

@@ -16,7 +16,7 @@ use self::stdio::open_stdio;
 use super::feed::StdinFeed;
 use crate::sandbox::{Fence, OpenedPlaces, Sandbox, SandboxError};
 use crate::spec::SpawnFailureKind as Kind;
-use crate::spec::{ShimSpec, SpawnFailure};
+use crate::spec::{ShimSpec, SpawnFailure, Stdin};
 use crate::sys::{self, ChildStep, Image};
 
 #[cfg(target_os = "linux")]
@@ -199,7 +199,7 @@ pub(super) fn agent(
         fence,
         passed: Vec::new(),
         deaf: false,
-        terminal: false,
+        terminal: matches!(spec.stdin, Stdin::Terminal(_)),
     })
 }
 

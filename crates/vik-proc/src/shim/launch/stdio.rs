@@ -38,6 +38,9 @@ impl Stdio {
 }
 
 pub(super) fn open_stdio(spec: &ShimSpec) -> Result<(Stdio, Option<StdinFeed>), SpawnFailure> {
+    if let Stdin::Terminal(path) = &spec.stdin {
+        return Ok((open_terminal(path)?, None));
+    }
     let (stdin, feed) = open_stdin(&spec.stdin)?;
     let stdout = open_output(&spec.stdout, 1, 1)?;
     let stderr = open_output(&spec.stderr, 2, stdout.1)?;
@@ -51,9 +54,31 @@ pub(super) fn open_stdio(spec: &ShimSpec) -> Result<(Stdio, Option<StdinFeed>), 
     ))
 }
 
+fn open_terminal(path: &Path) -> Result<Stdio, SpawnFailure> {
+    let mut options = fs::OpenOptions::new();
+    options
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NOCTTY);
+    let terminal = options.open(path).map_err(|error| {
+        let path = path.display();
+        failed(
+            Kind::BadStdin,
+            format!("cannot open the terminal {path}: {error}"),
+        )
+    })?;
+    let number = terminal.as_raw_fd();
+    Ok(Stdio {
+        stdin: terminal.into(),
+        stdout: (None, number),
+        stderr: (None, number),
+    })
+}
+
 fn open_stdin(stdin: &Stdin) -> Result<(OwnedFd, Option<StdinFeed>), SpawnFailure> {
     match stdin {
-        Stdin::Null => match File::open("/dev/null") {
+        // A terminal is opened for all streams at once.
+        Stdin::Null | Stdin::Terminal(_) => match File::open("/dev/null") {
             Ok(null) => Ok((null.into(), None)),
             Err(error) => Err(failed(Kind::BadStdin, format!("cannot open /dev/null: {error}"))),
         },
