@@ -12,6 +12,7 @@ use super::diff::DiffArgs;
 use super::doctor::DoctorArgs;
 use super::drain::DrainArgs;
 use super::explain::ExplainArgs;
+use super::handback::HandbackArgs;
 use super::init::InitArgs;
 use super::issue_arg::OptionalIssue;
 use super::message::MessageArgs;
@@ -29,6 +30,7 @@ use super::show::ShowArgs;
 use super::sign_ins::SignInsArgs;
 use super::status::StatusArgs;
 use super::stop::StopArgs;
+use super::takeover::TakeoverArgs;
 use super::top::TopArgs;
 use super::uninstall::UninstallArgs;
 
@@ -123,6 +125,10 @@ pub enum Verb {
     ///
     /// Lists and withdraws messages that wait, too.
     Message(MessageArgs),
+    /// Take an issue over from its agent, and continue its conversation in the terminal
+    Takeover(TakeoverArgs),
+    /// Hand an issue back that was taken over
+    Handback(HandbackArgs),
     /// Start no new attempts, and exit when the running ones have ended
     Drain(DrainArgs),
     /// List old sessions and workspaces, and remove them with --yes
@@ -175,6 +181,7 @@ impl Verb {
             Self::Logs(args) => args.json,
             Self::SignIns(args) => args.json,
             Self::Message(args) => args.json,
+            Self::Takeover(args) => args.json,
             Self::Prune(args) => args.json,
             Self::Tracker(args) => args.wants_json(),
             Self::Issue(args) => args.wants_json(),

@@ -116,6 +116,7 @@ pub fn run(loaded: &LoadedWorkflow, filter: Filter) -> CliResult {
                 .is_some_and(|trust| trust.judge(issue) == Trust::Fenced),
             message: None,
             messages: Vec::new(),
+            handed_back: None,
         };
         out.push_str(&start_text(&host, loaded, &start));
     }

@@ -90,6 +90,21 @@ const GROUPS: &[(&str, &[Entry])] = &[
                     "vik message 7 --list",
                 ],
             ),
+            (
+                "takeover",
+                &[
+                    "vik takeover 7 --open",
+                    "vik takeover 7 --wait",
+                    "vik takeover 7 --print",
+                ],
+            ),
+            (
+                "handback",
+                &[
+                    "vik handback 7",
+                    "vik handback 7 -m 'I fixed the parser; add a test for it'",
+                ],
+            ),
             ("refresh", &["vik refresh"]),
         ],
     ),

@@ -15,6 +15,7 @@ mod dry_run;
 mod explain;
 mod explained;
 mod git;
+mod handback;
 mod help;
 mod history;
 mod init;
@@ -40,6 +41,7 @@ mod show;
 mod sign_ins;
 mod status;
 mod stop;
+mod takeover;
 mod top;
 mod trace;
 mod tracker;
@@ -151,6 +153,8 @@ fn dispatch(cli: &Cli) -> CliResult {
         Verb::Approve(args) => approve::run(workflow, args),
         Verb::Deny(args) => deny::run(workflow, args),
         Verb::Message(args) => message::run(workflow, args),
+        Verb::Takeover(args) => takeover::run(workflow, args),
+        Verb::Handback(args) => handback::run(workflow, args),
         Verb::Drain(args) => drain::run(workflow, args),
         Verb::Prune(args) => prune::run(workflow, args),
         Verb::Notify(args) => notify::run(workflow, args),

@@ -1,6 +1,6 @@
 //! `vik prune`: removes old sessions and workspaces, after showing which.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::json;
 use tokio::runtime::Runtime;
-use vik_base::report::{ErrorCode, Exit, Failure, ago, count, one_line, table};
+use vik_base::report::{ErrorCode, Exit, Failure, ago, count, ledger_failure, one_line, table};
 use vik_core::ids::IssueId;
 use vik_core::issue::Issue;
 use vik_core::workflow::Workflow;
@@ -19,7 +19,9 @@ use vik_daemon::{Instance, Presence};
 use vik_session::host::Host;
 use vik_session::removal::{self, RemovalError, Unsaved};
 use vik_store::PastAttempt;
+use vik_store::ledger::Reader;
 use vik_workflow::{LoadedWorkflow, WorkflowFile, absolute};
+use vik_workspace::Layout;
 
 use super::{CliResult, history, print, print_json};
 
@@ -46,6 +48,9 @@ struct Plan {
     schema: u32,
     removed: bool,
     issues: Vec<OldIssue>,
+    /// Old issues that are kept because a person has taken them over.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    taken_over: Vec<IssueId>,
 }
 
 #[derive(Debug, Serialize)]
@@ -83,6 +88,7 @@ pub fn run(workflow: &Path, args: &PruneArgs) -> CliResult {
     let now = Timestamp::now();
     let oldest = now.checked_sub(age).unwrap_or(Timestamp::MIN);
     let past = history::attempts(layout, None)?;
+    let taken_over = taken_over(layout)?;
     let mut by_issue: BTreeMap<&IssueId, Vec<&PastAttempt>> = BTreeMap::new();
     for attempt in &past {
         by_issue
@@ -99,11 +105,16 @@ pub fn run(workflow: &Path, args: &PruneArgs) -> CliResult {
         schema: vik_api::SCHEMA,
         removed: args.yes,
         issues: Vec::new(),
+        taken_over: Vec::new(),
     };
     for (issue, attempts) in by_issue {
         let Some(last_used) = attempts.iter().map(used).max().filter(|last| *last < oldest) else {
             continue;
         };
+        if taken_over.contains(issue) {
+            plan.taken_over.push(issue.clone());
+            continue;
+        }
         let workspace = Some(layout.issue_dir(issue)).filter(|workspace| workspace.exists());
         let unsaved = workspace.as_ref().and_then(|workspace| {
             let scratch = layout.service_dir();
@@ -175,9 +186,29 @@ fn remove(
     Ok(())
 }
 
+/// Returns the issues that people have taken over.
+fn taken_over(layout: &Layout) -> Result<BTreeSet<IssueId>, Failure> {
+    let reader = Reader::open(&layout.service_dir()).map_err(|error| ledger_failure(&error))?;
+    let stored = reader.map(|reader| reader.stored()).transpose();
+    let machines = stored
+        .map_err(|error| ledger_failure(&error))?
+        .unwrap_or_default()
+        .machines;
+    let held = machines.iter().filter(|machine| machine.taken_over().is_some());
+    Ok(held.map(|machine| machine.issue().id.clone()).collect())
+}
+
 fn text(plan: &Plan, args: &PruneArgs, now: Timestamp) -> String {
+    let kept = plan.taken_over.iter().map(|issue| {
+        let id = one_line(issue.as_str(), 40);
+        format!("issue {id} is kept: a person has taken it over\n")
+    });
+    let kept: String = kept.collect();
     if plan.issues.is_empty() {
-        return format!("nothing is older than {}\n", args.older_than);
+        return match kept.is_empty() {
+            true => format!("nothing is older than {}\n", args.older_than),
+            false => kept,
+        };
     }
     let rows: Vec<_> = plan
         .issues
@@ -201,17 +232,18 @@ fn text(plan: &Plan, args: &PruneArgs, now: Timestamp) -> String {
         &rows,
     );
     let removed = plan.issues.iter().filter(|old| old.is_removed(args)).count();
-    let kept = plan.issues.len() - removed;
+    let unsaved = plan.issues.len() - removed;
+    text.push_str(&kept);
     let count = |issues: usize| count(issues as u64, "issue");
     text.push_str(&match plan.removed {
         true => format!("removed the workspaces and sessions of {}\n", count(removed)),
         false => format!("nothing was removed; --yes removes {}\n", count(removed)),
     });
-    if kept > 0 {
+    if unsaved > 0 {
         let _ = writeln!(
             text,
             "{} with unsaved work kept; --unsaved removes them too",
-            count(kept)
+            count(unsaved)
         );
     }
     text

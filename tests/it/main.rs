@@ -55,6 +55,7 @@ mod stopping;
 #[cfg(target_os = "linux")]
 mod storms;
 mod survive;
+mod takeover;
 mod templates;
 mod trace;
 mod tracker;

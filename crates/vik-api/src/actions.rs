@@ -20,6 +20,13 @@ pub enum Action {
     /// Move the issue back to the state of a stage whose run has ended, so that the stage runs
     /// again.
     RunAgain { issue: IssueId, stage: StageName },
+    /// Record what a person changed in the workspace of an issue that they had taken over, and end
+    /// their hold on it.
+    HandBack {
+        issue: IssueId,
+        /// The person's message to the agent.
+        message: Option<String>,
+    },
     /// A command that the scheduler decides.
     Command(Command),
 }
@@ -29,7 +36,7 @@ impl Action {
     pub fn issue(&self) -> Option<&IssueId> {
         match self {
             Self::Command(command) => command.issue(),
-            Self::RunAgain { issue, .. } => Some(issue),
+            Self::RunAgain { issue, .. } | Self::HandBack { issue, .. } => Some(issue),
             Self::Refresh | Self::Stop { .. } => None,
         }
     }
@@ -40,6 +47,8 @@ impl Action {
             Self::Refresh => "refresh",
             Self::Stop { .. } => "stop",
             Self::RunAgain { .. } => "run again",
+            Self::HandBack { .. } | Self::Command(Command::HandBack(_)) => "handback",
+            Self::Command(Command::TakeOver(_)) => "takeover",
             Self::Command(Command::Pause(_)) => "pause",
             Self::Command(Command::Resume(_)) => "resume",
             Self::Command(Command::Cancel(_)) => "cancel",
@@ -101,6 +110,27 @@ pub struct Retry {
 pub struct RunAgain {
     /// The stage to run again.
     pub stage: StageName,
+}
+
+/// `POST /api/v1/issues/{id}/take-over`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TakeOver {
+    /// The stage whose conversation the person continues; if absent, the one that runs or ran last.
+    #[serde(default)]
+    pub stage: Option<StageName>,
+    /// Let running attempts end first, instead of stopping them.
+    #[serde(default)]
+    pub wait: bool,
+}
+
+/// `POST /api/v1/issues/{id}/hand-back`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HandBack {
+    /// A message for the next attempt, at most 64 KiB.
+    #[serde(default)]
+    pub message: Option<String>,
 }
 
 /// `POST /api/v1/issues/{id}/approve`, `POST /api/v1/issues/{id}/deny`.

@@ -36,7 +36,7 @@ mod spend;
 mod status;
 mod trace;
 
-pub use actions::{Action, ApprovalDecision, Retry, RunAgain, Steered, Stop, WhichIssue};
+pub use actions::{Action, ApprovalDecision, HandBack, Retry, RunAgain, Steered, Stop, TakeOver, WhichIssue};
 pub use daemon_log::{DaemonLogLine, DaemonLogPage, LogLevel};
 pub use error::ErrorBody;
 pub use explain::{
@@ -60,7 +60,7 @@ pub use sign_ins::{Link, SignIn, SignInView, SignInsPage, SignedIn};
 pub use spend::{DayView, LifeView, LimitView, SpendView};
 pub use status::{
     ApiView, ApprovalView, Daemon, DaemonState, LedgerView, ParkedView, PullCounts, PullView, RejectedEdit,
-    SCHEMA, SessionView, StageDef, Status, WaitingView, WorkflowView,
+    SCHEMA, SessionView, StageDef, Status, TakenOverView, WaitingView, WorkflowView,
 };
 pub use trace::{
     Author, BlameView, BlamedLines, BrokenRecord, IntentFile, IntentView, TraceCheck, TraceEntry,

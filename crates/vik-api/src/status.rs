@@ -44,6 +44,9 @@ pub struct Status {
     /// Issues that are paused.
     #[serde(default)]
     pub paused_issues: Vec<IssueId>,
+    /// The issues that people have taken over.
+    #[serde(default)]
+    pub taken_over: Vec<TakenOverView>,
     /// The workflow that is in force.
     #[serde(default)]
     pub workflow: Option<WorkflowView>,
@@ -83,6 +86,7 @@ impl Status {
             waiting_more: 0,
             paused: false,
             paused_issues: Vec::new(),
+            taken_over: Vec::new(),
             workflow: None,
             day: None,
             ledger: None,
@@ -92,6 +96,29 @@ impl Status {
             retention: None,
         }
     }
+}
+
+/// An issue that a person has taken over: nothing of it starts, is pruned or removed until they hand
+/// it back. The usage of their session is not counted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TakenOverView {
+    /// The issue.
+    pub issue_id: IssueId,
+    /// Its title.
+    pub issue_title: String,
+    /// Its state when it was last seen. A finished issue stays taken over.
+    pub issue_state: String,
+    /// The id of the person's session, under which the trace has its changes.
+    pub session_id: String,
+    /// The person and the way they used.
+    pub by: String,
+    /// When they took it over.
+    #[schemars(with = "String")]
+    pub since: Timestamp,
+    /// The stage whose conversation they continue, if one has run.
+    pub stage: Option<StageName>,
+    /// Whether an agent of the issue has not ended yet, or its work is being handed over.
+    pub busy: bool,
 }
 
 /// The HTTP API on TCP.

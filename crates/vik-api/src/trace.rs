@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use vik_core::ids::{AgentName, AttemptId, IssueId, RunId, StageName};
 
-/// An attempt that changed files.
+/// An attempt that changed files, or a person who did so after they had taken the issue over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TracedAttempt {
     /// Its position in the trace, from 1.
@@ -31,6 +31,10 @@ pub struct TracedAttempt {
     pub session_id: AttemptId,
     /// The agent's profile.
     pub agent: AgentName,
+    /// The person who made the changes after they had taken the issue over from the agent; absent
+    /// for changes of the agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
     /// The agent.
     pub runtime: String,
     /// The model, if the profile names one.

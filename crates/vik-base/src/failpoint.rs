@@ -68,9 +68,15 @@ pub fn reach(name: &str) {
     use nix::sys::signal::{Signal, kill};
 
     debug_assert!(
-        [POINTS, STEERING_POINTS, MESSAGE_POINTS, OUTPUT_POINTS, WORK_TREE_POINTS]
-            .iter()
-            .any(|points| points.contains(&name)),
+        [
+            POINTS,
+            STEERING_POINTS,
+            MESSAGE_POINTS,
+            OUTPUT_POINTS,
+            WORK_TREE_POINTS
+        ]
+        .iter()
+        .any(|points| points.contains(&name)),
         "`{name}` is not listed"
     );
     let Some(folder) = folder() else { return };

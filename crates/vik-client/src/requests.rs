@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::json;
 use vik_api::{
-    Action, ApprovalDecision, DiffView, EventsPage, Explained, IssuesPage, Link, MessagesPage, Retry,
-    RunAgain, SendMessage, SentMessage, SignInsPage, Status, Steered, Stop, WhichIssue,
+    Action, ApprovalDecision, DiffView, EventsPage, Explained, HandBack, IssuesPage, Link, MessagesPage,
+    Retry, RunAgain, SendMessage, SentMessage, SignInsPage, Status, Steered, Stop, TakeOver, WhichIssue,
 };
 use vik_core::approval::Answer;
 use vik_core::ids::IssueId;
@@ -92,6 +92,26 @@ impl Client {
             Action::RunAgain { issue, stage } => {
                 let body = RunAgain { stage: stage.clone() };
                 self.post(&of_issue(issue, "/run-again"), &body).await
+            }
+            Action::HandBack { issue, message } => {
+                let body = HandBack {
+                    message: message.clone(),
+                };
+                self.post(&of_issue(issue, "/hand-back"), &body).await
+            }
+            // The daemon itself finds the changed files.
+            Action::Command(Command::HandBack(request)) => {
+                let body = HandBack {
+                    message: request.message.clone(),
+                };
+                self.post(&of_issue(&request.issue, "/hand-back"), &body).await
+            }
+            Action::Command(Command::TakeOver(request)) => {
+                let body = TakeOver {
+                    stage: request.stage.clone(),
+                    wait: request.wait,
+                };
+                self.post(&of_issue(&request.issue, "/take-over"), &body).await
             }
             Action::Command(Command::Pause(issue)) => self.post("pause", &which(issue)).await,
             Action::Command(Command::Resume(issue)) => self.post("resume", &which(issue)).await,

@@ -28,6 +28,8 @@ pub enum StopReason {
     Missing,
     /// A person cancelled it.
     Cancelled,
+    /// A person took the issue over.
+    TakenOver,
     /// A limit was crossed: the outcome is `over_budget`.
     OverBudget(LimitHit),
 }
@@ -39,6 +41,7 @@ impl fmt::Display for StopReason {
             Self::Terminal => f.write_str("the issue is in a terminal state"),
             Self::Missing => f.write_str("the tracker no longer has the issue"),
             Self::Cancelled => f.write_str("cancelled by a person"),
+            Self::TakenOver => f.write_str("a person took the issue over"),
             Self::OverBudget(limit) => write!(f, "limit reached: {limit}"),
         }
     }
@@ -95,6 +98,35 @@ pub struct Start {
     /// them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<Message>,
+    /// What a person did who had taken the issue over, if no agent has read it yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handed_back: Option<Box<HandedBack>>,
+}
+
+/// What a person did who had taken an issue over, for the next attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandedBack {
+    /// Who handed the issue back.
+    pub by: String,
+    pub at: Timestamp,
+    /// The paths of the files that changed meanwhile, at most [`HandedBack::MAX_FILES`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<String>,
+    /// The number of changed files that `files` does not contain.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more_files: usize,
+    /// The person's message to the agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+impl HandedBack {
+    /// The maximum number of paths.
+    pub const MAX_FILES: usize = 100;
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// How `before_run` failed. The agent was not started, and another attempt may pass.

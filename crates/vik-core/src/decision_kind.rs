@@ -83,6 +83,8 @@ kinds! {
     Ended = "ended",
     /// The issue changed, so a parked stage may run again.
     Freed = "freed",
+    /// A person handed an issue back that they had taken over.
+    HandBack = "hand_back",
     /// A try that followed a failed one has handed the work of an attempt over.
     HandedOver = "handed_over",
     /// The work of an attempt is done, and its hand-over will be tried again.
@@ -129,6 +131,8 @@ kinds! {
     Started = "started",
     /// A running attempt is being stopped.
     Stopped = "stopped",
+    /// A person took the issue over: nothing of it starts until they hand it back.
+    TakeOver = "take_over",
     /// The blockers of the issue are closed.
     Unblocked = "unblocked",
     /// A person allowed more attempts with `vik retry`.

@@ -4,9 +4,14 @@
 use std::sync::Arc;
 
 use vik_base::report::{ErrorCode, Exit, Failure, ledger_failure};
-use vik_core::scheduler::{Actor, Command, CommandResult, Effect, Filter, Input, Scheduler};
+use vik_core::ids::IssueId;
+use vik_core::machine::IssueMachine;
+use vik_core::scheduler::{
+    Actor, Command, CommandResult, Effect, Filter, HandBack, Input, Scheduler, not_to_be_handed_back,
+};
 use vik_core::time::{Mono, Now};
 use vik_proc::{Census, ProcessId};
+use vik_session::taken_over;
 use vik_store::ledger::Reader;
 use vik_workflow::LoadedWorkflow;
 use vik_workspace::{Layout, censuses};
@@ -19,6 +24,43 @@ use crate::serve::{lock_home, open_ledger};
 /// # Errors
 /// If a daemon runs, the caller is an agent, or the ledger cannot be read or written.
 pub fn apply(loaded: &LoadedWorkflow, command: Command) -> Result<CommandResult, Failure> {
+    let issue = command.issue().cloned();
+    decide(loaded, issue.as_ref(), |_, _| Ok(Ok(command)))
+}
+
+/// Hands an issue back that a person had taken over: records what they changed, and ends their hold.
+///
+/// # Errors
+/// Those of [`apply`], or if the session of the person is open, or the changes cannot be recorded.
+pub fn hand_back(
+    loaded: &LoadedWorkflow,
+    issue: &IssueId,
+    message: Option<String>,
+) -> Result<CommandResult, Failure> {
+    decide(loaded, Some(issue), |layout, machine| {
+        let Some(machine) = machine else {
+            return Ok(Err(CommandResult::UnknownIssue));
+        };
+        let why = not_to_be_handed_back(machine);
+        let Some(hold) = machine.taken_over().filter(|_| why.is_none()) else {
+            return Ok(Err(CommandResult::NoEffect(why.unwrap_or_default())));
+        };
+        let files = taken_over::record_changes(layout, issue, hold)
+            .map_err(|error| Failure::failed(ErrorCode::InUse, "cannot hand the issue back", &error))?;
+        Ok(Ok(Command::HandBack(HandBack {
+            issue: issue.clone(),
+            message,
+            files,
+        })))
+    })
+}
+
+/// Applies the command that `choose` returns for the machine of an issue, or returns its response.
+fn decide(
+    loaded: &LoadedWorkflow,
+    issue: Option<&IssueId>,
+    choose: impl FnOnce(&Layout, Option<&IssueMachine>) -> Result<Result<Command, CommandResult>, Failure>,
+) -> Result<CommandResult, Failure> {
     let instance = Instance::of(&loaded.path)?;
     // While this lock is held, no daemon can start.
     let _lock = instance.acquire()?;
@@ -34,7 +76,7 @@ pub fn apply(loaded: &LoadedWorkflow, command: Command) -> Result<CommandResult,
     })?;
     let _home_lock = lock_home(layout)?;
     let (ledger, mut stored) = open_ledger(layout).map_err(|error| ledger_failure(&error))?;
-    if let Some(issue) = command.issue()
+    if let Some(issue) = issue
         && !stored.machines.iter().any(|machine| machine.issue().id == *issue)
         && let Some(reader) = Reader::open(&layout.service_dir()).map_err(|error| ledger_failure(&error))?
     {
@@ -43,6 +85,12 @@ pub fn apply(loaded: &LoadedWorkflow, command: Command) -> Result<CommandResult,
             .machines
             .extend(recalled.map_err(|error| ledger_failure(&error))?);
     }
+    let mut machines = stored.machines.iter();
+    let machine = issue.and_then(|issue| machines.find(|machine| machine.issue().id == *issue));
+    let command = match choose(layout, machine)? {
+        Ok(command) => command,
+        Err(result) => return Ok(result),
+    };
     let now = Now {
         wall: vik_base::clock::now(),
         mono: Mono::default(),
@@ -75,6 +123,7 @@ fn refuse_agent(layout: &Layout) -> Result<(), Failure> {
         .filter(|census| census.boot_id == boot_id)
         .filter_map(|census| census.shim)
         .filter(|shim| shim.is_alive())
+        .chain(taken_over::session_shims(layout))
         .collect();
     let own = ProcessId::current();
     match vik_proc::descends_from(own.pid, &shims) {

@@ -245,12 +245,17 @@ impl Daemon {
         // The shims of an earlier daemon may still run, with their agents.
         let inherited = vik_proc::sweep(SHIM_MARK, &self.host.instance, &[]);
         self.host.agent_shims.add(inherited);
-        let shims = self.host.agent_shims.clone();
-        let shims_for_tcp = shims.clone();
+        let (shims, layout) = (self.host.agent_shims.clone(), self.host.layout.clone());
+        let agents = Arc::new(move || {
+            let mut agents = shims.alive();
+            agents.extend(vik_session::taken_over::session_shims(&layout));
+            agents
+        });
+        let agents_for_tcp = Arc::clone(&agents);
         // A process that has exited cannot be distinguished from an agent.
-        let refuse = Arc::new(move |peer: i32| vik_proc::descends_from(peer, &shims.alive()) != Some(false));
+        let refuse = Arc::new(move |peer: i32| vik_proc::descends_from(peer, &agents()) != Some(false));
         let identify: Identify =
-            Arc::new(move |peer, local| vik_proc::tcp_peer(peer, local, &shims_for_tcp.alive()));
+            Arc::new(move |peer, local| vik_proc::tcp_peer(peer, local, &agents_for_tcp()));
         let socket = self.instance.dir().socket();
         let http = HttpServer::start(Http {
             layout: self.host.layout.clone(),

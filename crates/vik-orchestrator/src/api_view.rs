@@ -2,14 +2,14 @@
 
 use vik_api::{
     ApprovalView, DayView, DecisionView, Explanation, HoldView, LifeView, MessageView, RootCauseView,
-    SpendView, StageState, StageView, WaitingView,
+    SpendView, StageState, StageView, TakenOverView, WaitingView,
 };
 use vik_base::report::{ErrorCode, Exit, Failure, one_line};
 use vik_core::approval::Request;
 use vik_core::changes::Decision;
 use vik_core::duration::Span;
 use vik_core::ids::{IssueId, StageName};
-use vik_core::machine::RunEvent;
+use vik_core::machine::{IssueMachine, RunEvent};
 use vik_core::message::{MessageRefusal, WaitingMessage};
 use vik_core::outcome::Outcome;
 use vik_core::scheduler::{Hold, PendingApproval, Scheduler, StageExplanation, Waiting};
@@ -87,6 +87,7 @@ fn is_temporary(hold: &Hold) -> bool {
     !matches!(
         hold,
         Hold::Paused { .. }
+            | Hold::TakenOver { .. }
             | Hold::Draining
             | Hold::Cycle { .. }
             | Hold::Parked { .. }
@@ -107,6 +108,7 @@ pub fn hold(hold: &Hold) -> HoldView {
     let freed_by = match hold {
         Hold::Paused { all: true } => Some("`vik resume`".to_owned()),
         Hold::Paused { all: false } => Some("`vik resume ISSUE`".to_owned()),
+        Hold::TakenOver { .. } => Some("`vik handback ISSUE`".to_owned()),
         Hold::Draining => Some("the next start of the daemon".to_owned()),
         Hold::Blocked { root: Some(root), .. } => {
             let issue = one_line(root.issue.as_str(), 60);
@@ -127,7 +129,7 @@ pub fn hold(hold: &Hold) -> HoldView {
         reason: hold.as_str().to_owned(),
         detail: detail(hold),
         since: match hold {
-            Hold::Parked { since, .. } => Some(*since),
+            Hold::Parked { since, .. } | Hold::TakenOver { since, .. } => Some(*since),
             Hold::Approval { request } => Some(request.since),
             _ => None,
         },
@@ -154,6 +156,7 @@ fn detail(hold: &Hold) -> String {
     match hold {
         Hold::Paused { all: true } => "everything is paused".to_owned(),
         Hold::Paused { all: false } => "the issue is paused".to_owned(),
+        Hold::TakenOver { by, .. } => format!("taken over by {}", one_line(by, 60)),
         Hold::Draining => "the daemon is draining".to_owned(),
         Hold::Slot => "no free slot (`loop.max_issue_concurrency`)".to_owned(),
         Hold::OpenFiles { max_sessions } => {
@@ -286,6 +289,21 @@ pub fn waiting(waiting: &Waiting, issue_title: String) -> WaitingView {
         attempts: waiting.attempts,
         root_cause: root_cause(&waiting.hold),
     }
+}
+
+/// Converts the hold of a person for `status`.
+pub fn taken_over(issue: &IssueId, machine: &IssueMachine) -> Option<TakenOverView> {
+    let hold = machine.taken_over()?;
+    Some(TakenOverView {
+        issue_id: issue.clone(),
+        issue_title: machine.issue().title.to_string(),
+        issue_state: machine.issue().state.to_string(),
+        session_id: hold.session.to_string(),
+        by: hold.by.clone(),
+        since: hold.since,
+        stage: hold.stage.clone(),
+        busy: machine.is_busy(),
+    })
 }
 
 /// Converts a pending approval for `status`.

@@ -114,6 +114,13 @@ impl Orchestrator {
                 }
                 return;
             }
+            Action::HandBack { issue, message } => {
+                let request = self.requests.add(answer);
+                if let Some(result) = self.hand_back(issue, message, by, request) {
+                    self.requests.respond(request, result);
+                }
+                return;
+            }
             Action::Refresh => self.refresh(),
             Action::Stop { keep_sessions: true } => self.stop_keeping_sessions(),
             Action::Stop { keep_sessions: false } => {

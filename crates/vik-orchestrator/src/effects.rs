@@ -11,6 +11,7 @@ use vik_base::report::Failure;
 use vik_core::attempt::Start;
 use vik_core::ids::IssueId;
 use vik_core::issue::{Issue, Pull, Wanted};
+use vik_core::machine::TakenOver;
 use vik_core::scheduler::{Expired, LookupResult, RemovalCause};
 use vik_core::time::Now;
 use vik_session::attempt::AttemptHandle;
@@ -46,6 +47,10 @@ pub trait Effects: Send {
 
     /// Moves an issue from one state to another in the tracker. The error is a message for people.
     fn move_issue(&mut self, issue: &IssueId, from: &str, to: &str) -> Task<Result<(), String>>;
+
+    /// Records what a person changed in the workspace of an issue that they have taken over, and
+    /// returns the paths. The error is a message for people.
+    fn record_changes(&mut self, issue: &IssueId, hold: &TakenOver) -> Task<Result<Vec<String>, String>>;
 
     /// Starts an attempt, or recovers it if any daemon has started it before. The attempt reports
     /// its end to the handle, however it ends.

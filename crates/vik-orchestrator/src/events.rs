@@ -135,6 +135,7 @@ impl Orchestrator {
                 }
             }
             TaskEnd::MovedBack(request, from, result) => self.on_moved_back(*request, from, result),
+            TaskEnd::ChangesRecorded(request, result) => self.on_changes_recorded(*request, result),
             TaskEnd::ExpiredRemoved(expired, result) => self.on_expired_removed(expired, &result),
         }
     }

@@ -17,6 +17,7 @@ mod effects;
 mod events;
 mod expired;
 mod finish;
+mod hand_back;
 pub mod intake;
 mod lifecycle;
 mod local_effects;

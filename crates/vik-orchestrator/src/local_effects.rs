@@ -13,6 +13,7 @@ use vik_base::report::{Failure, chain};
 use vik_core::attempt::Start;
 use vik_core::ids::IssueId;
 use vik_core::issue::Issue;
+use vik_core::machine::TakenOver;
 use vik_core::scheduler::{Expired, LookupResult, RemovalCause};
 use vik_core::time::{Mono, Now};
 use vik_core::workflow::{RemoveWorkspace, Workflow};
@@ -20,7 +21,7 @@ use vik_proc::Graces;
 use vik_session::attempt::{self, Attempt, AttemptHandle, AttemptLink};
 use vik_session::host::Host;
 use vik_session::removal::{self, Unsaved};
-use vik_session::{sandbox, secrets};
+use vik_session::{sandbox, secrets, taken_over};
 use vik_store::Ledger;
 use vik_workflow::{LoadedWorkflow, Prompts};
 
@@ -173,6 +174,14 @@ impl Effects for LocalEffects {
         let task = tokio::spawn(async move {
             let _permit = slots.acquire_owned().await;
             intake::move_issue(&host, &workflow, &issue, (&from, &to), cancel.cancelled()).await
+        });
+        Box::pin(async { task.await.unwrap_or_else(|bug| Err(format!("bug in Vik: {bug}"))) })
+    }
+
+    fn record_changes(&mut self, issue: &IssueId, hold: &TakenOver) -> Task<Result<Vec<String>, String>> {
+        let (host, issue, hold) = (Arc::clone(&self.host), issue.clone(), hold.clone());
+        let task = tokio::task::spawn_blocking(move || {
+            taken_over::record_changes(&host.layout, &issue, &hold).map_err(|error| chain(&error))
         });
         Box::pin(async { task.await.unwrap_or_else(|bug| Err(format!("bug in Vik: {bug}"))) })
     }

@@ -4,7 +4,7 @@ use vik_api::ErrorBody;
 use vik_base::report::ErrorCode;
 use vik_core::ids::{IssueId, StageName};
 use vik_core::machine::Run;
-use vik_core::scheduler::{Actor, CommandResult, Input, LookupResult};
+use vik_core::scheduler::{Actor, CommandResult, Input, LookupResult, TAKEN_OVER};
 
 use crate::tasks::MoveBack;
 use crate::{ActionResult, Orchestrator};
@@ -54,6 +54,9 @@ impl Orchestrator {
 
     fn refuse_busy(&self, issue: &IssueId) -> Option<ActionResult> {
         let machine = self.scheduler.machine(issue)?;
+        if machine.taken_over().is_some() {
+            return Some(Ok(CommandResult::NoEffect(TAKEN_OVER)));
+        }
         let is_busy = machine.runs().iter().any(Run::is_busy);
         is_busy.then_some(Ok(CommandResult::NoEffect("a stage of the issue is running")))
     }

@@ -111,6 +111,10 @@ impl StatusSources {
             waiting,
             paused: scheduler.is_paused(),
             paused_issues: scheduler.paused_issues(),
+            taken_over: scheduler
+                .taken_over_issues()
+                .filter_map(|(id, machine)| api_view::taken_over(id, machine))
+                .collect(),
             workflow: Some(parts.edits.view().clone()),
             day: Some(api_view::day(scheduler, workflow, now)),
             ledger: Some(LedgerView {

@@ -8,6 +8,7 @@ use futures_util::stream::FuturesUnordered;
 use jiff::Timestamp;
 use vik_core::ids::{IssueId, StageName};
 use vik_core::issue::Issue;
+use vik_core::machine::TakenOver;
 use vik_core::scheduler::{Actor, Expired, LookupResult, Recalled, RemovalCause};
 use vik_store::ledger::CommitError;
 
@@ -26,6 +27,8 @@ pub(crate) enum TaskEnd {
     FoundForMove(Box<MoveBack>, Result<LookupResult, String>),
     /// It was moved from this state.
     MovedBack(Box<MoveBack>, String, Result<(), String>),
+    /// What a person changed was recorded for [`Action::HandBack`](vik_api::Action::HandBack).
+    ChangesRecorded(Box<ReturnedIssue>, Result<Vec<String>, String>),
     ExpiredRemoved(Expired, Result<ExpiredRemoval, String>),
     /// The ledger was asked for an issue that a lookup has found.
     Recalled(IssueId, LookupResult, Result<Recall, CommitError>),
@@ -37,6 +40,15 @@ pub(crate) struct MoveBack {
     pub(crate) stage: StageName,
     /// The state of the stage.
     pub(crate) to: String,
+    pub(crate) by: Actor,
+    /// The number of the request that is to be answered.
+    pub(crate) request: u64,
+}
+
+/// A request to hand an issue back that a person had taken over.
+pub(crate) struct ReturnedIssue {
+    pub(crate) issue: IssueId,
+    pub(crate) message: Option<String>,
     pub(crate) by: Actor,
     /// The number of the request that is to be answered.
     pub(crate) request: u64,
@@ -75,6 +87,11 @@ impl BackgroundTasks {
     pub(crate) fn move_back(&self, request: MoveBack, from: String, effects: &mut dyn Effects) {
         let result = effects.move_issue(&request.issue, &from, &request.to);
         self.push(async move { TaskEnd::MovedBack(Box::new(request), from, result.await) });
+    }
+
+    pub(crate) fn record_changes(&self, request: ReturnedIssue, hold: &TakenOver, effects: &mut dyn Effects) {
+        let result = effects.record_changes(&request.issue, hold);
+        self.push(async move { TaskEnd::ChangesRecorded(Box::new(request), result.await) });
     }
 
     pub(crate) fn remove_workspace(&self, issue: Box<Issue>, cause: RemovalCause, effects: &mut dyn Effects) {

@@ -45,6 +45,8 @@ faults! {
     ParkedForgotten = "parked_forgotten";
     /// A pause is lost at a restart.
     PauseForgotten = "pause_forgotten";
+    /// An issue that a person has taken over starts again after a restart.
+    TakeOverForgotten = "take_over_forgotten";
     /// Work that is not handed over is taken for handed over at a restart.
     HandOverForgotten = "hand_over_forgotten";
     /// A try to hand work over is carried out twice.

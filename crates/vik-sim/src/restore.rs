@@ -48,6 +48,7 @@ pub(crate) fn spoil(stored: &mut Stored, fault: Option<Fault>) {
             stored.paused = false;
             patch(stored, |machine| machine["paused"] = false.into());
         }
+        Some(Fault::TakeOverForgotten) => patch(stored, |machine| machine["taken_over"] = Value::Null),
         Some(Fault::ApprovalsWiden) => {
             for machine in &mut stored.machines {
                 let (text, runs) = (machine.issue().text_fingerprint(), machine.runs().len());

@@ -3,7 +3,7 @@
 use vik_api::{Action, ApprovalView};
 use vik_core::approval::Answer;
 use vik_core::ids::IssueId;
-use vik_core::scheduler::{ApprovalReply, Command, RetryRequest};
+use vik_core::scheduler::{ApprovalReply, Command, RetryRequest, TakeOver};
 
 /// Returns the retry of all parked stages of an issue.
 pub(crate) fn retry(issue: IssueId) -> Action {
@@ -14,6 +14,21 @@ pub(crate) fn retry(issue: IssueId) -> Action {
         agent: false,
     };
     Command::Retry(request).into()
+}
+
+/// Returns the request to hold an issue for the person.
+pub(crate) fn take_over(issue: IssueId) -> Action {
+    let request = TakeOver {
+        issue,
+        stage: None,
+        wait: false,
+    };
+    Command::TakeOver(request).into()
+}
+
+/// Returns the request to hand an issue back.
+pub(crate) fn hand_back(issue: IssueId) -> Action {
+    Action::HandBack { issue, message: None }
 }
 
 /// Returns the answer to a request that the person sees.
@@ -33,6 +48,7 @@ fn verb(action: &Action) -> (&'static str, &'static str) {
         Action::Refresh => ("refresh", "requesting a refresh"),
         Action::Stop { .. } => ("stop", "stopping"),
         Action::RunAgain { .. } => ("run again", "moving the issue back"),
+        Action::HandBack { .. } => ("hand back", "handing back"),
         Action::Command(command) => match command {
             Command::Pause(_) => ("pause", "pausing"),
             Command::Resume(_) => ("resume", "resuming"),
@@ -44,6 +60,8 @@ fn verb(action: &Action) -> (&'static str, &'static str) {
             },
             Command::SendMessage(_) => ("send a message to", "sending a message to"),
             Command::WithdrawMessage(_) => ("withdraw a message to", "withdrawing a message to"),
+            Command::TakeOver(_) => ("take over", "taking over"),
+            Command::HandBack(_) => ("hand back", "handing back"),
             Command::Drain => ("drain", "draining"),
         },
     }
@@ -70,6 +88,7 @@ pub(crate) fn success_text(action: &Action, count: usize) -> String {
             "refresh requested: the daemon reloads the workflow and pulls the issues".to_owned()
         }
         Action::Stop { .. } => "stopping".to_owned(),
+        Action::HandBack { issue, .. } => format!("handed {issue} back"),
         Action::RunAgain { issue, stage } => format!("moved {issue} back: {stage} runs again"),
         Action::Command(command) => match command {
             Command::Pause(None) => "paused: no new attempts start, running attempts continue".to_owned(),
@@ -84,6 +103,11 @@ pub(crate) fn success_text(action: &Action, count: usize) -> String {
             },
             Command::SendMessage(message) => format!("message sent to {}", message.issue),
             Command::WithdrawMessage(withdrawal) => format!("message to {} withdrawn", withdrawal.issue),
+            Command::TakeOver(request) => format!(
+                "took {0} over: open its session with `vik takeover {0}`",
+                request.issue
+            ),
+            Command::HandBack(request) => format!("handed {} back", request.issue),
             Command::Drain => "draining: no new attempts start".to_owned(),
         },
     }

@@ -207,6 +207,21 @@ impl Layout {
         self.records_dir().join(folder_name(issue) + ".worktree")
     }
 
+    /// The folder of what belongs to the sessions of people who have taken issues over.
+    pub fn taken_over_dir(&self) -> PathBuf {
+        self.root().join("taken-over")
+    }
+
+    /// The state of an issue's workspace when a person took it over.
+    pub fn taken_over_base(&self, issue: &IssueId) -> PathBuf {
+        self.taken_over_dir().join(folder_name(issue) + ".json")
+    }
+
+    /// The list of the processes of a person's session.
+    pub fn taken_over_census(&self, issue: &IssueId) -> PathBuf {
+        self.taken_over_dir().join(folder_name(issue) + ".census")
+    }
+
     /// Vik's record of the git repository in an issue's workspace.
     pub fn git_record(&self, issue: &IssueId) -> PathBuf {
         self.records_dir().join(folder_name(issue) + ".git.json")

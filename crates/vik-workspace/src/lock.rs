@@ -13,10 +13,15 @@ use super::{Layout, WorkspaceError, fs as private};
 #[derive(Debug)]
 pub struct WorkspaceLock {
     issue: FileLock,
-    _stages: Vec<FileLock>,
+    stages: Vec<FileLock>,
 }
 
 impl WorkspaceLock {
+    /// Returns the lock of the issue, for a process that outlives its caller, and the other ones.
+    pub fn into_parts(self) -> (FileLock, Vec<FileLock>) {
+        (self.issue, self.stages)
+    }
+
     /// The lock of the issue, for commands that run in the workspace meanwhile.
     pub fn issue(&self) -> &FileLock {
         &self.issue
@@ -42,10 +47,7 @@ pub fn lock(layout: &Layout, issue: &IssueId) -> Result<Option<WorkspaceLock>, W
             None => return Ok(None),
         }
     }
-    Ok(Some(WorkspaceLock {
-        issue: held,
-        _stages: stages,
-    }))
+    Ok(Some(WorkspaceLock { issue: held, stages }))
 }
 
 /// Takes all free locks of a workspace, so that no attempt starts there. `None` if more than `held`

@@ -182,6 +182,7 @@ fn eventful() -> Status {
         waiting_more: 9_980,
         paused: true,
         paused_issues: vec!["3".into(), "5".into()],
+        taken_over: Vec::new(),
         workflow: Some(WorkflowView {
             loaded_at: ago(93_600),
             rejected: Some(RejectedEdit {

@@ -133,6 +133,21 @@ fn notices(status: &Status, now: Timestamp, width: usize) -> String {
             .collect();
         push_wrapped(&mut out, &format!("paused issues: {}", ids.join(", ")), width);
     }
+    for held in &status.taken_over {
+        let since = elapsed_suffix(" for ", held.since, now);
+        let id = one_line(held.issue_id.as_str(), 30);
+        let busy = if held.busy {
+            "; its agent has not ended yet"
+        } else {
+            ""
+        };
+        let text = format!(
+            "taken over: {id} ({}){since}, by {}{busy}; hand it back with `vik handback {id}`",
+            one_line(&held.issue_state, 30),
+            one_line(&held.by, 60),
+        );
+        push_wrapped(&mut out, &text, width);
+    }
     for notifier in &status.notify {
         if let Some(since) = notifier.failing_since {
             let undelivered = match notifier.undelivered {

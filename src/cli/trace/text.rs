@@ -18,14 +18,16 @@ pub fn log(entries: &[TraceEntry]) -> String {
             .as_deref()
             .map(|model| format!(" ({model})"))
             .unwrap_or_default();
+        let author = match &attempt.by {
+            Some(person) => person.clone(),
+            None => format!("attempt {}  {}{model}", attempt.attempt, attempt.agent),
+        };
         let head = format!(
-            "#{}  {}  {} {}  attempt {}  {}{model}  +{} -{}",
+            "#{}  {}  {} {}  {author}  +{} -{}",
             attempt.seq,
             date_time(attempt.at),
             attempt.issue_id,
             attempt.stage,
-            attempt.attempt,
-            attempt.agent,
             entry.added,
             entry.removed
         );
@@ -143,9 +145,10 @@ fn author_label(author: &Author) -> String {
                 .as_deref()
                 .map(|model| format!(" {model}"))
                 .unwrap_or_default();
+            let author = attempt.by.as_deref().unwrap_or(attempt.agent.as_str());
             format!(
-                "#{} {} {} {}{model}",
-                attempt.seq, attempt.issue_id, attempt.stage, attempt.agent
+                "#{} {} {} {author}{model}",
+                attempt.seq, attempt.issue_id, attempt.stage
             )
         }
         Author::Outside => "outside of Vik".to_owned(),

@@ -21,6 +21,7 @@ pub fn attempt(record: &Record) -> TracedAttempt {
         attempt: vik.attempt,
         session_id: vik.session,
         agent: vik.agent.clone(),
+        by: vik.by.clone(),
         runtime: vik.runtime.clone(),
         model: vik.model.clone(),
         revision: vik.revision.clone(),

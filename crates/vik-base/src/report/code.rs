@@ -204,6 +204,8 @@ codes! {
     StopTimeout = "stop_timeout",
     /// The daemon is shutting down.
     Stopping = "stopping",
+    /// The session of `vik takeover` cannot be opened.
+    Takeover = "takeover",
     /// A temporary folder cannot be created.
     Temporary = "temporary",
     /// `vik top` needs a terminal that can position text.

@@ -54,7 +54,7 @@ impl Refusal {
         let is = |code: ErrorCode| error.code == code.as_str();
         let status = if is(ErrorCode::BadRequest) || is(ErrorCode::Usage) {
             StatusCode::BAD_REQUEST
-        } else if is(ErrorCode::CannotMove) {
+        } else if is(ErrorCode::CannotMove) || is(ErrorCode::InUse) {
             StatusCode::CONFLICT
         } else if is(ErrorCode::Refused) {
             StatusCode::FORBIDDEN

@@ -115,7 +115,8 @@ impl Daemon {
     /// Requests an action of the daemon's loop, and returns what it decided.
     pub async fn decide(&self, action: Action, by: Actor) -> Result<CommandResult, Refusal> {
         let limit = match action {
-            Action::RunAgain { .. } => TRACKER_WITHIN,
+            // The changes in the workspace are recorded first.
+            Action::RunAgain { .. } | Action::HandBack { .. } => TRACKER_WITHIN,
             _ => ANSWER_WITHIN,
         };
         let result = self

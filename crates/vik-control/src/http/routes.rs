@@ -136,6 +136,8 @@ pub fn routes() -> Vec<Route> {
         verbs::retry::route(),
         verbs::retry::former_route(),
         verbs::run_again::route(),
+        verbs::take_over::route(),
+        verbs::hand_back::route(),
         verbs::approve::route(),
         verbs::deny::route(),
         verbs::message::send_route(),

@@ -7,7 +7,7 @@ import { button, emptyState, errorNotice, meter, section } from "./ui.js";
 import { estimateSuffix, formatInteger, formatTokens, formatUsd, now, pluralize, relativeTime } from "./format.js";
 import { prose } from "./prose.js";
 import { drain, pause, refresh, resume } from "./steer.js";
-import { approvalRow, liveRow, parkedRow, waitingRow } from "./board_rows.js";
+import { approvalRow, liveRow, parkedRow, takenOverRow, waitingRow } from "./board_rows.js";
 import { doneColumn, issuesWithoutStage, stageColumns } from "./board_stages.js";
 import { spendPlot, throughputPlot } from "./plots.js";
 
@@ -335,6 +335,13 @@ export function boardPage() {
                 { class: "rows" },
                 status.approvals.map((approval) => approvalRow(approval, { text: texts.get(approval.id) })),
               ),
+            )
+          : null,
+        status.taken_over?.length
+          ? section(
+              "Taken over",
+              { id: "taken-over", count: status.taken_over.length, hint: "start when they are handed back" },
+              h("ul", { class: "rows" }, status.taken_over.map(takenOverRow)),
             )
           : null,
         section(

@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { button, chip, costMeter, issueHeading, issueHref, meter, sessionHref } from "./ui.js";
 import { formatTokens, humanize, pluralize, relativeTime, totalTokens } from "./format.js";
-import { answerApproval, cancel, retry } from "./steer.js";
+import { answerApproval, cancel, handBack, retry } from "./steer.js";
 import { prose } from "./prose.js";
 import { truncate } from "./visible.js";
 
@@ -179,6 +179,35 @@ export function parkedRow(parked, title) {
     button("Retry", () => retry(id, { stage: parked.stage }), {
       kind: "primary-quiet",
       "aria-label": `Retry ${truncate(id, 60)}, ${parked.stage}`,
+    }),
+  );
+}
+
+/** Quotes an id for a shell, so that the command can be copied. */
+const shellQuoted = (id) => (/^[\w.-]+$/.test(id) ? id : `'${id.replaceAll("'", "'\\''")}'`);
+
+export function takenOverRow(held) {
+  const id = held.issue_id;
+  return h(
+    "li",
+    { key: held.session_id, class: "list-row" },
+    h(
+      "div",
+      { class: "details" },
+      h("div", { class: "line" }, issueHeading(id, held.issue_title, { "data-item": true })),
+      h(
+        "div",
+        { class: "line small" },
+        held.stage ? h("span", {}, held.stage) : null,
+        chip("waiting", held.busy ? "agent is stopping" : "taken over", "taken_over"),
+        h("span", { class: "dim" }, "by ", truncate(held.by, 100), " ", relativeTime(held.since)),
+      ),
+      h("p", { class: "small" }, "Open the session: ", h("code", {}, `vik takeover ${shellQuoted(id)} --open`)),
+      h("p", { class: "small dim" }, "Nothing of it starts. The usage of the session is not counted."),
+    ),
+    button("Hand back", () => handBack(id), {
+      kind: "primary-quiet",
+      "aria-label": `Hand ${truncate(id, 60)} back`,
     }),
   );
 }

@@ -24,7 +24,7 @@ import {
   relativeTime,
   totalTokens,
 } from "./format.js";
-import { cancel, pause, resume, retry, runAgain } from "./steer.js";
+import { cancel, handBack, pause, resume, retry, runAgain, takeOver } from "./steer.js";
 import { store } from "./store.js";
 import { attemptCost, attemptRow, attemptTone, runCost } from "./attempts.js";
 import { approvalRow } from "./board_rows.js";
@@ -191,6 +191,11 @@ export function issuePage(id) {
                   kind: "primary",
                 }),
               )
+            : null,
+          now
+            ? now.hold?.reason === "taken_over"
+              ? button("Hand back", () => handBack(id), { kind: "primary" })
+              : button("Take over", () => takeOver(id))
             : null,
           now?.paused ? button("Resume", () => resume(id)) : button("Pause", () => pause(id)),
         ),

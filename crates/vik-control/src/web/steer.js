@@ -69,6 +69,39 @@ export async function runAgain(issueId, { stage, agent, cost }) {
     );
 }
 
+/** Holds the issue for a person, and stops its agent. */
+export async function takeOver(issueId) {
+  const isConfirmed = await confirmDialog({
+    title: `Take ${shortIssueId(issueId)} over?`,
+    text: "Its agent is stopped, which uses up no attempt, and nothing of the issue starts until you hand it back. Open the session of the agent with `vik takeover`.",
+    confirmLabel: "Take over",
+  });
+  if (isConfirmed)
+    await sendCommand(
+      `take-over ${issueId}`,
+      `issues/${encodeSegment(issueId)}/take-over`,
+      {},
+      () => `${shortIssueId(issueId)} is taken over.`,
+    );
+}
+
+/** Ends the hold of a person. What they changed is recorded, and the next attempt gets the message. */
+export async function handBack(issueId) {
+  const message = await confirmDialog({
+    title: `Hand ${shortIssueId(issueId)} back?`,
+    text: "The changes in its workspace are recorded as yours, and its next attempt gets the list of them.",
+    confirmLabel: "Hand back",
+    messageLabel: "Message for the agent (optional)",
+  });
+  if (message === null) return;
+  await sendCommand(
+    `hand-back ${issueId}`,
+    `issues/${encodeSegment(issueId)}/hand-back`,
+    { message: message || null },
+    () => `${shortIssueId(issueId)} is handed back.`,
+  );
+}
+
 /** Approves or denies a request. The id of the request is sent, so that no newer request is answered by mistake. */
 export async function answerApproval(approval, isApproved) {
   const id = approval.issue_id;

@@ -104,7 +104,9 @@ impl IssueMachine {
 
     /// Returns the expired requests: their stages and default answers.
     pub fn overdue(&self, now: Now) -> impl Iterator<Item = (&StageName, Answer)> {
-        self.runs.iter().filter_map(move |run| match &run.phase {
+        // The time limit of a request applies again when the person hands the issue back.
+        let runs = self.runs.iter().filter(|_| self.taken_over.is_none());
+        runs.filter_map(move |run| match &run.phase {
             Phase::Awaiting { request, until, .. } if *until <= now.mono => {
                 Some((&run.stage, Answer::at_the_limit(request.on_timeout)))
             }

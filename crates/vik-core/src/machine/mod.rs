@@ -14,6 +14,7 @@ mod retry;
 mod run;
 mod run_event;
 mod start;
+mod taken_over;
 mod uncounted;
 mod unpark;
 
@@ -23,7 +24,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 
-use crate::attempt::{AttemptResult, Start, StopReason};
+use crate::attempt::{AttemptResult, HandedBack, Start, StopReason};
 use crate::ids::{AttemptId, RunId, StageName};
 use crate::issue::Issue;
 use crate::limits::{Charges, LimitHit, LimitScope, Spend};
@@ -38,7 +39,8 @@ pub use park::{ParkReason, RootCause};
 pub use run::{Answered, Approved, Phase, Run, WaitReason};
 pub use run_event::RunEvent;
 pub use start::NewAttempt;
-use uncounted::{InARow, MOST_INTERNAL_IN_A_ROW};
+pub use taken_over::TakenOver;
+use uncounted::{InARow, MOST_INTERNAL_IN_A_ROW, is_uncounted_stop};
 
 /// The number of a pull, counted from 1 when it *starts*: only a pull that started after the end of
 /// an attempt shows what the attempt did.
@@ -68,6 +70,12 @@ pub struct IssueMachine {
     /// The messages of people that no agent has taken, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     messages: Vec<WaitingMessage>,
+    /// The hold of the person who has taken the issue over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    taken_over: Option<TakenOver>,
+    /// What a person did who had taken the issue over, until an agent has read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    handed_back: Option<Box<HandedBack>>,
 }
 
 /// The result of applying an observation.
@@ -91,6 +99,8 @@ impl IssueMachine {
             internal_in_a_row: BTreeMap::new(),
             paused: false,
             messages: Vec::new(),
+            taken_over: None,
+            handed_back: None,
         }
     }
 
@@ -231,6 +241,7 @@ impl IssueMachine {
     pub fn is_idle(&self) -> bool {
         self.runs.is_empty()
             && !self.paused
+            && self.taken_over.is_none()
             && self.lost_in_a_row == 0
             && self.internal_in_a_row.is_empty()
             && self.messages.is_empty()
@@ -330,8 +341,9 @@ impl IssueMachine {
         let start = self.active(attempt_id)?.0.clone();
         self.return_messages(attempt_id);
         let run = self.runs.iter_mut().find(|run| run.id == start.run)?;
-        // A lost host, a failure of Vik, a drain and a request to try again later use no attempt.
-        let is_drained = report.outcome == Outcome::Cancelled && stopped.is_none();
+        // A lost host, a failure of Vik, a drain, a person who takes over and a request to try again
+        // later use no attempt.
+        let is_drained = is_uncounted_stop(&report, stopped.as_ref());
         let is_lost = report.outcome == Outcome::Lost;
         let is_day_limit =
             matches!(&stopped, Some(StopReason::OverBudget(hit)) if hit.scope == LimitScope::Day);
@@ -360,9 +372,11 @@ impl IssueMachine {
             self.internal_in_a_row.remove(&start.stage.name);
         }
         let reason = retry::immediate_park_reason(&report, stopped.as_ref());
+        let ran = report.ran;
         run.attempt_ended(&start, stopped, report, after, now);
         let fingerprint = self.issue.fingerprint_in(start.stage.when.first_state());
         let events = reason.map(|reason| run.park(reason, fingerprint, Some(after), None, now));
+        self.on_note_read(&start, ran);
         Some(Observation {
             events: events.into_iter().collect(),
             changed: true,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 
 use super::ParkReason;
-use super::uncounted::{InARow, MOST_INTERNAL_IN_A_ROW, MOST_LOST_IN_A_ROW};
+use super::uncounted::{InARow, MOST_INTERNAL_IN_A_ROW, MOST_LOST_IN_A_ROW, is_uncounted_stop};
 use crate::attempt::{AttemptResult, StopReason};
 use crate::backoff;
 use crate::duration::Span;
@@ -137,8 +137,8 @@ impl RetryInput<'_> {
         if self.life_used_up {
             return RetryDecision::Park(ParkReason::IssueLimit);
         }
-        // A drain is no reason to wait.
-        if report.outcome == Outcome::Cancelled && self.stopped.is_none() {
+        // Neither a drain nor a person who takes over is a reason to wait.
+        if is_uncounted_stop(report, self.stopped) {
             return RetryDecision::After(Duration::ZERO);
         }
         match self.quota_wait(now) {

@@ -73,6 +73,7 @@ impl IssueMachine {
                 .as_ref()
                 .and_then(|approved| approved.message.clone()),
             messages,
+            handed_back: self.handed_back.clone(),
         };
         run.hand_over = None;
         run.phase = Phase::Active {

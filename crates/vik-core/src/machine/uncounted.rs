@@ -1,5 +1,8 @@
 //! Attempts that end without counting as attempts, and must not repeat forever.
 
+use crate::attempt::{AttemptResult, StopReason};
+use crate::outcome::Outcome;
+
 /// After this many consecutive lost attempts the stage of the issue is parked.
 pub(super) const MOST_LOST_IN_A_ROW: u32 = 5;
 
@@ -16,4 +19,10 @@ pub(super) struct InARow {
     /// Attempts of the run whose `before_run` asked to be tried again later. Their number is not
     /// limited, only their waits grow.
     pub later: u32,
+}
+
+/// Returns whether the attempt was stopped for a reason that has nothing to do with it: Vik was
+/// stopped, or a person took the issue over.
+pub(super) fn is_uncounted_stop(report: &AttemptResult, stopped: Option<&StopReason>) -> bool {
+    report.outcome == Outcome::Cancelled && matches!(stopped, None | Some(StopReason::TakenOver))
 }

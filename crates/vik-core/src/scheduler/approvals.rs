@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::taken_over::HELD;
 use super::{Actor, ApprovalReply, CommandResult, Effect, Scheduler};
 use crate::approval::{self, Request, TIME_LIMIT};
 use crate::ids::{AttemptId, IssueId, StageName};
@@ -184,6 +185,10 @@ impl Scheduler {
                 );
             }
         };
+        // An attempt that may end first still needs its answers.
+        if machine.taken_over().is_some() && run.active().is_none() {
+            return CommandResult::NoEffect(HELD);
+        }
         let (stage, by) = (run.stage.clone(), by.to_string());
         match &run.phase {
             Phase::Active { attempt_id, .. } => {

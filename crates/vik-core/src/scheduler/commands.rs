@@ -1,5 +1,6 @@
 //! Commands of a person.
 
+use super::taken_over::HELD;
 use super::{Actor, Command, CommandResult, DecisionSubject, Effect, RetryRequest, Scheduler};
 use crate::attempt::StopReason;
 use crate::decision_kind::DecisionKind;
@@ -18,6 +19,8 @@ impl Scheduler {
             Command::Answer(reply) => self.answer(reply, by, now),
             Command::SendMessage(message) => self.send_message(message, by, now),
             Command::WithdrawMessage(withdrawal) => self.withdraw_message(&withdrawal, by, now),
+            Command::TakeOver(request) => self.take_over(request, by, now),
+            Command::HandBack(request) => self.hand_back(request, by, now),
             Command::Drain => {
                 self.draining = true;
                 let detail = format!("drained by {by}");
@@ -143,6 +146,9 @@ impl Scheduler {
         let Some(machine) = self.machines.get_mut(issue) else {
             return CommandResult::UnknownIssue;
         };
+        if machine.taken_over().is_some() {
+            return CommandResult::NoEffect(HELD);
+        }
         let events = machine.unpark(stage.as_ref(), *attempts, *agent, &self.workflow, now);
         let count = events.len();
         if count == 0 {

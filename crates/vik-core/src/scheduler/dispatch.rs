@@ -83,6 +83,9 @@ impl Scheduler {
     /// Returns the hold on an issue that applies to all its stages.
     pub(super) fn issue_start_hold(&self, machine: &IssueMachine) -> Option<Hold> {
         let id = &machine.issue().id;
+        if let Some(hold) = taken_over(machine) {
+            return Some(hold);
+        }
         if machine.is_paused() {
             return Some(Hold::Paused { all: false });
         }
@@ -314,6 +317,15 @@ pub(super) fn due<'w>(
     let is_left = life.attempts as usize + active < life.allowed(policy) as usize
         && life.limit(policy).reached(LimitScope::Issue, spent).is_none();
     is_left.then_some(stage)
+}
+
+/// Returns the hold of the person who has taken the issue over.
+pub(super) fn taken_over(machine: &IssueMachine) -> Option<Hold> {
+    let hold = machine.taken_over()?;
+    Some(Hold::TakenOver {
+        by: hold.by.clone(),
+        since: hold.since,
+    })
 }
 
 /// Returns the reason for the position of an issue in the queue.

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::Scheduler;
-use super::dispatch::{Slots, due};
+use super::dispatch::{Slots, due, taken_over};
 use crate::ids::{AttemptId, IssueId, RunId, StageName};
 use crate::intent::Intent;
 use crate::limits::Limit;
@@ -106,10 +106,12 @@ impl Scheduler {
             .filter(concerns)
             .map(|stage| self.explain_stage(machine, stage, now, &slots, &roots))
             .collect();
-        let hold = self.issue_hold(machine).or_else(|| {
-            let matches = |stage: &Stage| stage.when.has_state(&machine.issue().state);
-            (!policy.stages.iter().any(matches)).then_some(Hold::NoStage)
-        });
+        let hold = taken_over(machine)
+            .or_else(|| self.issue_hold(machine))
+            .or_else(|| {
+                let matches = |stage: &Stage| stage.when.has_state(&machine.issue().state);
+                (!policy.stages.iter().any(matches)).then_some(Hold::NoStage)
+            });
         Some(Explanation {
             issue: issue.clone(),
             title: Arc::clone(&machine.issue().title),
@@ -170,6 +172,9 @@ impl Scheduler {
     /// Returns the hold on a stage that does not run: holds on the issue come first, then holds on
     /// the stage, then global ones.
     fn hold(&self, machine: &IssueMachine, stage: &Stage, now: Now, slots: &Slots) -> Option<Hold> {
+        if let Some(hold) = taken_over(machine) {
+            return Some(hold);
+        }
         if let Some(run) = machine.run(&stage.name)
             && let Phase::Parked {
                 reason,

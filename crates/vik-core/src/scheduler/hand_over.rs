@@ -60,6 +60,8 @@ impl Scheduler {
         let id = &machine.issue().id;
         if self.draining {
             Some(Hold::Draining)
+        } else if let Some(hold) = super::dispatch::taken_over(machine) {
+            Some(hold)
         } else if self.paused || machine.is_paused() {
             Some(Hold::Paused { all: self.paused })
         } else if self.workspaces.is_removing_of(id) {

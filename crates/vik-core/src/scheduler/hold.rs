@@ -19,6 +19,11 @@ pub enum Hold {
     Paused {
         all: bool,
     },
+    /// A person has taken the issue over.
+    TakenOver {
+        by: String,
+        since: Timestamp,
+    },
     Draining,
     Slot,
     /// `max_concurrency` of the agent profile is reached.
@@ -143,6 +148,7 @@ impl Hold {
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Paused { .. } => "paused",
+            Self::TakenOver { .. } => "taken_over",
             Self::Draining => "draining",
             Self::Slot => "slot",
             Self::AgentSlot { .. } => "agent_slot",

@@ -74,8 +74,9 @@ impl Scheduler {
             Phase::BackingOff { until, .. } => Some(until),
             _ => None,
         });
-        let approvals = self.runs().filter_map(|(_, run)| match run.phase {
-            Phase::Awaiting { until, .. } => Some(until),
+        let is_taken_over = |id: &IssueId| self.machines[id].taken_over().is_some();
+        let approvals = self.runs().filter_map(|(id, run)| match run.phase {
+            Phase::Awaiting { until, .. } if !is_taken_over(id) => Some(until),
             _ => None,
         });
         let grace = self.workflow.issue.terminal_grace.0;

@@ -200,6 +200,10 @@ pub enum Command {
     SendMessage(NewMessage),
     /// Withdraw a message that no agent has taken.
     WithdrawMessage(Withdrawal),
+    /// Hold the issue for a person: nothing of it starts.
+    TakeOver(TakeOver),
+    /// End the hold of a person on the issue.
+    HandBack(HandBack),
     /// Start nothing more, and exit when nothing runs.
     Drain,
 }
@@ -214,6 +218,8 @@ impl Command {
             Self::Answer(reply) => Some(&reply.issue),
             Self::SendMessage(message) => Some(&message.issue),
             Self::WithdrawMessage(withdrawal) => Some(&withdrawal.issue),
+            Self::TakeOver(request) => Some(&request.issue),
+            Self::HandBack(request) => Some(&request.issue),
             Self::Drain => None,
         }
     }
@@ -230,6 +236,26 @@ pub struct RetryRequest {
     /// Whether finished work that could not be handed over is done again, instead of being handed
     /// over.
     pub agent: bool,
+}
+
+/// A request to hold an issue for a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TakeOver {
+    pub issue: IssueId,
+    /// The stage whose conversation the person continues; `None` for the one that runs or ran last.
+    pub stage: Option<StageName>,
+    /// Whether running attempts may end first, instead of being stopped.
+    pub wait: bool,
+}
+
+/// A request to end the hold of a person on an issue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HandBack {
+    pub issue: IssueId,
+    /// The person's message to the agent.
+    pub message: Option<String>,
+    /// The paths of the files that changed meanwhile.
+    pub files: Vec<String>,
 }
 
 /// A person's answer to an approval request.

@@ -23,6 +23,7 @@ mod recall;
 mod records;
 mod scopes;
 mod spending;
+mod taken_over;
 mod workspaces;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -49,10 +50,11 @@ pub use explain::{Explanation, StageExplanation, Waiting};
 pub use hold::Hold;
 pub use idle::Quiescence;
 pub use messages::{
-    Actor, ApprovalReply, Command, CommandResult, Effect, Expired, Filter, Input, LookupResult, RemovalCause,
-    RetryRequest,
+    Actor, ApprovalReply, Command, CommandResult, Effect, Expired, Filter, HandBack, Input, LookupResult,
+    RemovalCause, RetryRequest, TakeOver,
 };
 pub use recall::Recalled;
+pub use taken_over::{HELD as TAKEN_OVER, not_to_be_handed_back};
 
 /// The scheduling state of all issues.
 #[derive(Clone, Debug)]
@@ -402,6 +404,7 @@ impl Scheduler {
         let observed = machine.on_attempt_ended(attempt_id, report, stopped, charged, after, now);
         let run = machine.run(&start.stage.name);
         let is_settling = run.is_some_and(|run| matches!(run.phase, Phase::Settling { .. }));
+        let is_taken_over = machine.taken_over().is_some();
         // The next pull has to sort the issue before new ones, even if it returns the same issues.
         self.can_skip_unchanged_pull &= was_under_way == machine.is_under_way();
         self.changes.ended.push(ended);
@@ -424,7 +427,7 @@ impl Scheduler {
                 failure.reason,
             );
         }
-        if is_handed_over && is_settling && self.workflow.issue.stages.len() > 1 {
+        if is_handed_over && is_settling && !is_taken_over && self.workflow.issue.stages.len() > 1 {
             self.moving_on.insert(issue.clone(), after);
         }
         self.record(issue, observed.unwrap_or_default(), now);

@@ -44,6 +44,16 @@ impl Scheduler {
         ids
     }
 
+    /// Returns the issues that people have taken over, sorted.
+    pub fn taken_over_issues(&self) -> impl Iterator<Item = (&IssueId, &IssueMachine)> {
+        let machines = self.machines.iter();
+        let mut held: Vec<_> = machines
+            .filter(|(_, machine)| machine.taken_over().is_some())
+            .collect();
+        held.sort_by_key(|(id, _)| *id);
+        held.into_iter()
+    }
+
     /// Returns whether nothing more starts.
     pub fn is_draining(&self) -> bool {
         self.draining

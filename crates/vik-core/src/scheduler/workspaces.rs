@@ -237,8 +237,8 @@ impl Scheduler {
 /// Returns whether nothing uses the workspace, as far as is known.
 pub(super) fn may_be_removed(machine: &IssueMachine) -> bool {
     let settles = |phase: &Phase| matches!(phase, Phase::Settling { .. });
-    !machine.is_active()
-        && !machine.has_hand_over_running()
+    machine.taken_over().is_none()
+        && !machine.is_busy()
         && !machine.is_unproven()
         && !machine.runs().iter().any(|run| settles(&run.phase))
 }

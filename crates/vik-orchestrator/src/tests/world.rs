@@ -22,7 +22,7 @@ use vik_core::ended::Ended;
 use vik_core::ids::{AttemptId, IssueId};
 use vik_core::issue::{Issue, Pull, Wanted};
 use vik_core::limits::Spend;
-use vik_core::machine::{IssueMachine, RunEvent};
+use vik_core::machine::{IssueMachine, RunEvent, TakenOver};
 use vik_core::message::Message;
 use vik_core::outcome::{FailureClass, Outcome};
 use vik_core::scheduler::{Actor, Expired, LookupResult, RemovalCause};
@@ -252,6 +252,11 @@ impl Effects for ScriptedEffects {
 
     fn move_issue(&mut self, _: &IssueId, _: &str, _: &str) -> Task<Result<(), String>> {
         panic!("no workflow has `issues.tracker`")
+    }
+
+    fn record_changes(&mut self, issue: &IssueId, _: &TakenOver) -> Task<Result<Vec<String>, String>> {
+        lock(&self.0).log.push(format!("record changes {issue}"));
+        Box::pin(async { Ok(vec!["a.rs".to_owned()]) })
     }
 
     fn start(&mut self, start: Box<Start>) -> AttemptHandle {

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::time::sleep;
 use vik_base::{failpoint, report};
 use vik_core::approval::{Answer, Gate, Request, TIME_LIMIT};
-use vik_core::attempt::Start;
+use vik_core::attempt::{HandedBack, Start};
 use vik_core::machine::Answered;
 use vik_core::outcome::FailureClass;
 use vik_core::workflow::ApprovePolicy;
@@ -122,10 +122,37 @@ pub(super) fn human_message(start: &Start, template: &str) -> String {
         ("attempt", "what was wrong with the attempt before", asked_for),
     ];
     let mut out = String::new();
+    if let Some(note) = &start.handed_back {
+        out.push_str(&handed_back(note));
+    }
     for (name, heading, text) in sections {
         if let Some(text) = text.filter(|_| !vik_template::uses(template, name)) {
             let _ = write!(out, "\n\n---\nVik: {heading}\n\n{text}\n");
         }
+    }
+    out
+}
+
+/// Returns what an agent must know of a person who had taken the issue over.
+fn handed_back(note: &HandedBack) -> String {
+    let mut out = format!(
+        "\n\n---\nVik: {} had taken this issue over and worked in this folder. It is handed back since \
+         {:.0}; do not undo that work.\n",
+        note.by, note.at
+    );
+    if note.files.is_empty() {
+        out.push_str("No file was changed meanwhile.\n");
+    } else {
+        out.push_str("Files that were changed meanwhile:\n");
+        for file in &note.files {
+            let _ = writeln!(out, "- {file}");
+        }
+        if note.more_files > 0 {
+            let _ = writeln!(out, "- and {} more", note.more_files);
+        }
+    }
+    if let Some(message) = &note.message {
+        let _ = write!(out, "\nTheir message to you:\n\n{message}\n");
     }
     out
 }

@@ -49,7 +49,7 @@ pub(super) struct AttemptContext<'a> {
     pub(super) id: String,
     pub(super) started_at: Timestamp,
     /// Shared with the task that starts the shim.
-    journal: Arc<Mutex<Journal>>,
+    pub(super) journal: Arc<Mutex<Journal>>,
     pub(super) disk: DiskFaults,
 }
 

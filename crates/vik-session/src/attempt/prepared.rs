@@ -149,7 +149,7 @@ impl<'a> Prepared<'a> {
 
 /// Makes the path of a recorded conversation absolute: it is relative to the folder of the
 /// workflow, and the agent runs in the issue workspace.
-fn resolve_base_url(profile: &mut AgentProfile, workflow_dir: &Path) {
+pub(super) fn resolve_base_url(profile: &mut AgentProfile, workflow_dir: &Path) {
     if profile.provider.as_deref() == Some("replay")
         && let Some(path) = &mut profile.base_url
     {

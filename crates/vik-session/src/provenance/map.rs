@@ -44,8 +44,10 @@ pub fn map<'a>(records: impl IntoIterator<Item = &'a Record>) -> BTreeMap<IssueI
         let vik = record.vik();
         let intent = intents.entry(vik.issue.clone()).or_default();
         intent.intent.clone_from(&vik.intent);
-        intent.attempts += 1;
-        intent.agents.insert(vik.agent.clone());
+        if vik.by.is_none() {
+            intent.attempts += 1;
+            intent.agents.insert(vik.agent.clone());
+        }
         intent.models.extend(vik.model.clone());
         for mutation in &vik.changes {
             if let ChangeKind::Renamed { from } = &mutation.change.kind

@@ -44,6 +44,10 @@ pub fn sweep(layout: &Layout) -> io::Result<()> {
         if let Some(snapshot) = snapshot.and_then(|text| serde_json::from_slice(&text).ok()) {
             keep(&snapshot);
         }
+        let base = private::read(&layout.taken_over_base(&issue)).ok();
+        if let Some(base) = base.and_then(|text| serde_json::from_slice::<Base>(&text).ok()) {
+            keep(&base.snapshot);
+        }
     }
     for folder in folders(&layout.sessions_dir())? {
         for file in folders(&folder)? {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use vik_core::file_change::{ChangeKind, ContentHash, FileChange, RelPath};
 use vik_core::ids::{AgentName, AttemptId, IssueId, RunId, StageName};
+use vik_core::machine::TakenOver;
 use vik_core::mutation::{MutationClass, Texts, classify};
 use vik_store::AttemptRecord;
 use vik_workspace::changes::{Changes, Store, lines};
@@ -123,6 +124,9 @@ pub struct VikMetadata {
     pub attempt: u32,
     pub session: AttemptId,
     pub agent: AgentName,
+    /// The person who made the changes, in the session of the agent that they had taken over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
     /// The adapter of the agent.
     pub runtime: String,
     /// The model, as the profile names it.
@@ -227,6 +231,7 @@ impl Record {
                     attempt: attempt.attempt,
                     session: attempt.session_id,
                     agent: attempt.agent.clone(),
+                    by: None,
                     runtime: attempt.runtime.clone(),
                     model: attempt.model.clone(),
                     parallel: start.is_some_and(|start| start.stage.parallel),
@@ -253,6 +258,35 @@ impl Record {
                     hash: ContentHash::default(),
                 },
             },
+        }
+    }
+
+    /// Creates the record of the changes that a person made while they had the issue of `attempt`
+    /// taken over, which was its last one.
+    pub fn of_person(
+        attempt: &AttemptRecord,
+        hold: &TakenOver,
+        changes: &Changes,
+        store: &Store,
+        now: Timestamp,
+    ) -> Self {
+        let mut record = Self::of(attempt, changes, store, now);
+        let person = Contributor {
+            kind: "human".to_owned(),
+            model_id: None,
+        };
+        for file in &mut record.files {
+            for conversation in &mut file.conversations {
+                conversation.contributor = person.clone();
+                conversation.url = format!("urn:uuid:{}", hold.session);
+            }
+        }
+        let vik = &mut record.metadata.vik;
+        (vik.session, vik.model, vik.parallel) = (hold.session, None, false);
+        vik.by = Some(vik_mask::mask(&hold.by).into_owned());
+        Self {
+            id: hold.session,
+            ..record
         }
     }
 

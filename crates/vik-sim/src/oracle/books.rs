@@ -94,6 +94,8 @@ pub(super) struct Books {
     pub hand_overs: BTreeMap<RunId, Unfinished>,
     pub paused: bool,
     pub paused_issues: BTreeSet<usize>,
+    /// The issues that people have taken over.
+    pub taken_over: BTreeSet<usize>,
     /// The text of issues when their runs were parked, because the disk has only the present one.
     parked_as: BTreeMap<RunId, Parked>,
 }
@@ -212,6 +214,9 @@ impl Books {
             books.park(machine, policy, None)?;
             if machine.is_paused() {
                 books.paused_issues.insert(issue);
+            }
+            if machine.taken_over().is_some() {
+                books.taken_over.insert(issue);
             }
         }
         for (date, spend) in &disk.days {
@@ -374,6 +379,9 @@ impl Books {
         let paused = |books: &Self| (books.paused, books.paused_issues.clone());
         ensure(paused(self) == paused(read), WHOLE, || {
             format!("paused {:?}, on disk {:?}", paused(self), paused(read))
+        })?;
+        ensure(self.taken_over == read.taken_over, WHOLE, || {
+            format!("taken over {:?}, on disk {:?}", self.taken_over, read.taken_over)
         })?;
         for (date, spend) in self.days.iter().filter(|(_, spend)| **spend != Spend::default()) {
             ensure(read.on(*date) == *spend, WHOLE, || {

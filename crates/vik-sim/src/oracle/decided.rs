@@ -234,7 +234,8 @@ impl Oracle {
         life.spend = life.spend.plus(charge);
         let today = self.books.days.entry(day(ended.at)).or_default();
         *today = today.plus(charge);
-        let drained = report.outcome == Outcome::Cancelled && active.stopped.is_none();
+        let drained = report.outcome == Outcome::Cancelled
+            && matches!(active.stopped, None | Some(StopReason::TakenOver));
         let internal = report.failure_class == Some(FailureClass::Internal);
         let key = (active.issue, active.stage.clone());
         if internal {
@@ -327,6 +328,13 @@ impl Oracle {
                 self.books.paused_issues.remove(&super::number(&issue));
             }
             Command::Drain => self.draining = true,
+            Command::TakeOver(request) => {
+                self.books.taken_over.insert(super::number(&request.issue));
+            }
+            Command::HandBack(request) if matches!(answer, CommandResult::Done(_)) => {
+                self.books.taken_over.remove(&super::number(&request.issue));
+            }
+            Command::HandBack(_) => {}
             Command::Cancel(issue) => {
                 let issue = super::number(&issue);
                 self.may_change(issue);

@@ -160,6 +160,11 @@ impl Oracle {
         parked.any(|((of, _), parked)| *of == issue && parked.reason == ParkReason::UnprovenEnd)
     }
 
+    /// Returns whether a person has taken the issue over.
+    pub(crate) fn is_taken_over(&self, issue: usize) -> bool {
+        self.books.taken_over.contains(&issue)
+    }
+
     fn is_unproven(&self, issue: usize, stage: &StageName) -> bool {
         let parked = self.books.parked.get(&(issue, stage.clone()));
         parked.is_some_and(|parked| parked.reason == ParkReason::UnprovenEnd)
@@ -169,6 +174,7 @@ impl Oracle {
         let parked = |stage: &StageName| self.books.parked.contains_key(&(issue, stage.clone()));
         match hold {
             Hold::Paused { .. } => self.books.paused || self.books.paused_issues.contains(&issue),
+            Hold::TakenOver { .. } => self.is_taken_over(issue),
             Hold::Parked { .. } => parked(stage),
             Hold::Blocked { .. } | Hold::Cycle { .. } => self.is_not_blocked(item).is_err(),
             Hold::BadIntent { .. } => {

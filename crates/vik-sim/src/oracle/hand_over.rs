@@ -7,7 +7,7 @@ use vik_core::outcome::Outcome;
 use vik_core::time::Now;
 
 use super::books::Unfinished;
-use super::{Oracle, ensure, number};
+use super::{NOT_TAKEN_OVER, Oracle, ensure, number};
 
 type Held = Result<(), super::Broken>;
 
@@ -59,6 +59,7 @@ impl Oracle {
         let about = || format!("issue {issue}, stage {}", start.stage.name);
         let paused = self.books.paused || self.books.paused_issues.contains(&issue);
         ensure(!paused, "nothing starts while paused", about)?;
+        ensure(!self.is_taken_over(issue), NOT_TAKEN_OVER, about)?;
         ensure(!self.draining, "nothing starts while draining", about)?;
         let key = (issue, start.stage.name.clone());
         ensure(

@@ -104,6 +104,11 @@ impl Oracle {
                 )
             },
         )?;
+        ensure(
+            !self.is_taken_over(issue),
+            "nothing of an issue that a person has taken over is removed",
+            || format!("issue {issue}"),
+        )?;
         let active =
             self.books.active.values().any(|active| active.issue == issue) || self.is_handing_over(issue);
         ensure(

@@ -27,6 +27,9 @@ use crate::tracker::{Item, Snapshot};
 use books::Books;
 use messages::Messages;
 
+/// The invariant of issues that people have taken over.
+const NOT_TAKEN_OVER: &str = "nothing starts while a person has taken the issue over";
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
     pub invariant: &'static str,

@@ -7,7 +7,7 @@ use vik_core::time::Now;
 use vik_core::workflow::Stage;
 
 use super::books::{Active, MOST_INTERNAL, day};
-use super::{Broken, Facts, Oracle, ensure, number};
+use super::{Broken, Facts, NOT_TAKEN_OVER, Oracle, ensure, number};
 use crate::tracker::Item;
 
 type Held = Result<(), Broken>;
@@ -63,6 +63,9 @@ impl Oracle {
         })?;
         let paused = self.books.paused || self.books.paused_issues.contains(&issue);
         ensure(!paused, "nothing starts while paused", || {
+            format!("issue {issue}")
+        })?;
+        ensure(!self.is_taken_over(issue), NOT_TAKEN_OVER, || {
             format!("issue {issue}")
         })?;
         ensure(

@@ -388,6 +388,7 @@ fn note(trace: &mut crate::trace::Trace, effect: &Effect) {
                 StopReason::Terminal => "terminal",
                 StopReason::Missing => "missing",
                 StopReason::Cancelled => "cancelled",
+                StopReason::TakenOver => "taken over",
                 StopReason::OverBudget(_) => "over budget",
             },
         },

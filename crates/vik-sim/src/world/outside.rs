@@ -3,7 +3,8 @@
 use vik_core::approval;
 use vik_core::ids::IssueId;
 use vik_core::scheduler::{
-    Actor, ApprovalReply, Command, Expired, Input, LookupResult, RemovalCause, RetryRequest, Scheduler,
+    Actor, ApprovalReply, Command, Expired, HandBack, Input, LookupResult, RemovalCause, RetryRequest,
+    Scheduler, TakeOver,
 };
 use vik_core::time::Now;
 use vik_core::workflow::RemoveWorkspace;
@@ -267,7 +268,7 @@ impl World {
     pub(super) fn person_asks(&mut self) -> Result<bool, Broken> {
         let issue = self.rng.below(self.tracker.len());
         let id = self.tracker.id(issue).clone();
-        let (ask, detail) = match self.rng.weighted(&[2, 6, 2, 4, 3, 6, 1, 12, 8, 3]) {
+        let (ask, detail) = match self.rng.weighted(&[2, 6, 2, 4, 3, 6, 1, 12, 8, 3, 2, 6]) {
             0 => (Command::Pause(None), "pause all"),
             1 => (Command::Resume(None), "resume all"),
             2 => (Command::Pause(Some(id)), "pause"),
@@ -286,6 +287,15 @@ impl World {
             6 => (Command::Drain, "drain"),
             8 => (self.message_to(id), "message"),
             9 => (self.withdrawal_from(id), "withdraw message"),
+            10 => {
+                let request = TakeOver {
+                    issue: id,
+                    stage: None,
+                    wait: self.rng.percent(30),
+                };
+                (Command::TakeOver(request), "take over")
+            }
+            11 => (hand_back(id), "hand back"),
             _ => {
                 let message = || Some("so".to_owned());
                 let answer = match self.rng.below(4) {
@@ -491,4 +501,13 @@ fn effects_of(core: &Scheduler, input: Input, now: Now) -> Vec<String> {
     outcome.push(format!("{:?}", core.next_wakeup(now)));
     outcome.sort();
     outcome
+}
+
+/// Returns the command of a person who changed a file.
+pub(super) fn hand_back(issue: IssueId) -> Command {
+    Command::HandBack(HandBack {
+        issue,
+        message: None,
+        files: vec!["a.rs".to_owned()],
+    })
 }

@@ -4,6 +4,7 @@ use vik_core::scheduler::{Command, Input, Quiescence};
 use vik_core::workflow::RemoveWorkspace;
 
 use super::daemon::Daemon;
+use super::outside::hand_back;
 use super::{Held, World};
 use crate::oracle::{Broken, ensure};
 use crate::trace::Event;
@@ -41,6 +42,7 @@ impl World {
                 self.asks(Command::Resume(Some(id)), "continue", issue)?;
             }
         }
+        let hands_back = self.rng.percent(70);
         let mut is_late = false;
         for round in 0..MOST_ROUNDS {
             self.settle()?;
@@ -54,6 +56,14 @@ impl World {
             self.settle()?;
             self.tick()?;
             self.settle()?;
+            if hands_back && round == 1 {
+                // By now the agents have ended that were stopped for a person.
+                for issue in 0..self.tracker.len() {
+                    let id = self.tracker.id(issue).clone();
+                    self.asks(hand_back(id), "hand back", issue)?;
+                }
+                self.settle()?;
+            }
             let now = self.clock.now();
             let Some(scheduler) = self.daemon.as_ref().map(Daemon::scheduler) else {
                 continue;
@@ -152,7 +162,7 @@ impl World {
                 let item = self.tracker.item(*issue);
                 let is_done = item.is_none_or(|item| self.policy.is_terminal(item.state));
                 ensure(
-                    !is_done || self.oracle.may_live(*issue),
+                    !is_done || self.oracle.may_live(*issue) || self.oracle.is_taken_over(*issue),
                     "the workspace of a finished issue is removed",
                     || format!("issue {issue} is finished, but its workspace exists"),
                 )?;

@@ -210,6 +210,12 @@ impl App {
                     });
                 }
             }
+            KeyCode::Char('T') => self.with_issue(|app, issue| {
+                app.mode = Mode::Confirm(match app.is_taken_over(&issue) {
+                    true => action::hand_back(issue),
+                    false => action::take_over(issue),
+                });
+            }),
             KeyCode::Char('a') => self.start_answer(true),
             KeyCode::Char('x') => self.start_answer(false),
             KeyCode::Char('p') => self.pause_all(commands),

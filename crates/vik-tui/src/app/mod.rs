@@ -189,6 +189,12 @@ impl App {
         self.sessions.upsert(sessions, &self.filter, &context);
     }
 
+    /// Returns whether a person has taken the issue over.
+    pub(crate) fn is_taken_over(&self, issue: &IssueId) -> bool {
+        let held = self.status.iter().flat_map(|status| &status.taken_over);
+        held.map(|held| &held.issue_id).any(|held| held == issue)
+    }
+
     pub(crate) fn paused_issues(&self) -> &[IssueId] {
         self.status.as_ref().map_or(&[], |status| &status.paused_issues)
     }

@@ -45,6 +45,9 @@ pub(super) fn draw(app: &App, area: Rect, paint: &mut Paint<'_>) {
         name.push(CellText::plain("  "));
         name.push(CellText::plain(title));
     }
+    if app.is_taken_over(issue) {
+        name.push(CellText::new("  taken over", Tone::Warn));
+    }
     if app.paused_issues().contains(issue) {
         name.push(CellText::new("  paused", Tone::Warn));
     }

@@ -20,6 +20,10 @@ const KEYS: &[(&str, &str)] = &[
     ),
     ("g G Home End", "move to the first or last row"),
     ("c", "cancel the issue: stop its agents and park it (asks first)"),
+    (
+        "T",
+        "take the issue over from its agent, or hand it back (asks first)",
+    ),
     ("R", "retry the parked stages of the issue (also u)"),
     (
         "m",
@@ -126,6 +130,15 @@ pub(super) fn confirm(app: &App, action: &Action, area: Rect, paint: &mut Paint<
                 .into_iter()
                 .map(|line| (line, Tone::Plain)),
         );
+    } else if let Some((question, description)) = takeover_texts(action) {
+        for (text, tone) in [
+            (question, Tone::Strong),
+            (String::new(), Tone::Plain),
+            (description, Tone::Plain),
+        ] {
+            let (wrapped, _) = wrap(&text, inside, 4);
+            lines.extend(wrapped.into_iter().map(|line| (line, tone)));
+        }
     } else {
         lines.push((format!("Really {}?", command_text(action)), Tone::Strong));
     }
@@ -141,6 +154,25 @@ pub(super) fn confirm(app: &App, action: &Action, area: Rect, paint: &mut Paint<
     let inner = paint.frame(frame, "Sure?");
     for (y, (line, tone)) in (inner.top()..inner.bottom()).zip(&lines) {
         paint.tone(inner.x, y, inner.width, line, *tone);
+    }
+}
+
+/// Returns the question and the consequences of taking an issue over or handing it back.
+fn takeover_texts(action: &Action) -> Option<(String, String)> {
+    match action {
+        Action::Command(Command::TakeOver(request)) => Some((
+            format!("Take {} over?", request.issue),
+            "Its agent is stopped, which uses up no attempt, and nothing of the issue starts until you hand \
+             it back. Open its session with `vik takeover`."
+                .to_owned(),
+        )),
+        Action::HandBack { issue, .. } => Some((
+            format!("Hand {issue} back?"),
+            "What you changed is recorded, and its next attempt gets the list. `vik handback -m` adds a \
+             message."
+                .to_owned(),
+        )),
+        _ => None,
     }
 }
 

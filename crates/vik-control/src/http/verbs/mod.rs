@@ -6,6 +6,7 @@ pub mod approve;
 pub mod cancel;
 pub mod deny;
 pub mod drain;
+pub mod hand_back;
 pub mod message;
 pub mod pause;
 pub mod refresh;
@@ -13,6 +14,7 @@ pub mod resume;
 pub mod retry;
 pub mod run_again;
 pub mod stop;
+pub mod take_over;
 
 use std::sync::Arc;
 

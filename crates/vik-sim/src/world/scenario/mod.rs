@@ -13,6 +13,7 @@ mod parking;
 mod retries;
 mod scopes;
 mod states;
+mod taken_over;
 
 use std::sync::Arc;
 use std::time::Duration;

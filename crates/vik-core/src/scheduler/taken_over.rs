@@ -1,0 +1,110 @@
+//! Issues that people take over and hand back.
+
+use super::{Actor, CommandResult, DecisionSubject, Effect, HandBack, Scheduler, TakeOver};
+use crate::attempt::{HandedBack, StopReason};
+use crate::decision_kind::DecisionKind;
+use crate::machine::{IssueMachine, TakenOver};
+use crate::plural;
+use crate::time::Now;
+
+/// Why a command that lets an issue start has no effect while a person has taken it over.
+pub const HELD: &str = "a person has taken the issue over; hand it back first with `vik handback`";
+
+impl Scheduler {
+    /// Holds an issue for a person. Repeated for an issue that is held, it only stops the attempts
+    /// that the first request let run.
+    pub(super) fn take_over(&mut self, request: TakeOver, by: &Actor, now: Now) -> CommandResult {
+        let TakeOver { issue, stage, wait } = request;
+        if stage
+            .as_ref()
+            .is_some_and(|stage| self.workflow.stage(stage).is_none())
+        {
+            return CommandResult::NoEffect("the workflow has no stage of this name");
+        }
+        let Some(machine) = self.machines.get_mut(&issue) else {
+            return CommandResult::UnknownIssue;
+        };
+        if self.workspaces.is_removing_of(&issue) {
+            return CommandResult::NoEffect("files of the issue are being removed; try again in a moment");
+        }
+        let is_new = machine.taken_over().is_none();
+        if is_new {
+            machine.take_over(TakenOver {
+                session: self.ids.attempt(now),
+                by: by.to_string(),
+                since: now.wall,
+                stage,
+            });
+            self.changed.insert(issue.clone());
+            self.lookups.cancel_start(&issue);
+            // The slot is of no use to the person.
+            self.moving_on.remove(&issue);
+            let detail = format!("taken over by {by}");
+            self.decide(
+                now,
+                DecisionKind::TakeOver,
+                DecisionSubject::issue(&issue),
+                detail,
+            );
+        }
+        let mut stopped = 0;
+        if !wait {
+            for attempt_id in self.active_attempts(&issue) {
+                stopped += usize::from(self.stop(&issue, attempt_id, StopReason::TakenOver, now));
+            }
+        }
+        match is_new || stopped > 0 {
+            true => CommandResult::Done(1),
+            false => CommandResult::NoEffect("a person has taken the issue over already"),
+        }
+    }
+
+    /// Ends the hold of a person on an issue. The next attempt gets to know what the person did.
+    pub(super) fn hand_back(&mut self, request: HandBack, by: &Actor, now: Now) -> CommandResult {
+        let HandBack {
+            issue,
+            message,
+            mut files,
+        } = request;
+        let Some(machine) = self.machines.get_mut(&issue) else {
+            return CommandResult::UnknownIssue;
+        };
+        if let Some(why) = not_to_be_handed_back(machine) {
+            return CommandResult::NoEffect(why);
+        }
+        let count = files.len();
+        files.truncate(HandedBack::MAX_FILES);
+        machine.hand_back(HandedBack {
+            by: by.to_string(),
+            at: now.wall,
+            more_files: count - files.len(),
+            files,
+            message,
+        });
+        self.changed.insert(issue.clone());
+        let detail = format!(
+            "handed back by {by}, with {}",
+            plural::count(count as u64, "changed file")
+        );
+        self.decide(
+            now,
+            DecisionKind::HandBack,
+            DecisionSubject::issue(&issue),
+            detail,
+        );
+        // The issue may have been finished meanwhile.
+        self.reconcile(&issue, now);
+        self.effects.push(Effect::Pull);
+        CommandResult::Done(1)
+    }
+}
+
+/// Returns why a person cannot hand the issue back now.
+pub fn not_to_be_handed_back(machine: &IssueMachine) -> Option<&'static str> {
+    if machine.taken_over().is_none() {
+        return Some("nobody has taken the issue over");
+    }
+    machine
+        .is_busy()
+        .then_some("its agent has not ended yet; hand it back afterwards, or cancel it")
+}

@@ -1,0 +1,74 @@
+//! `vik handback`
+
+use std::path::Path;
+
+use clap::Args;
+use vik_api::Action;
+use vik_base::report::{ErrorCode, Exit, Failure, one_line};
+use vik_core::ids::IssueId;
+use vik_core::message::MAX_BYTES;
+use vik_core::scheduler::CommandResult;
+use vik_orchestrator::api_view;
+use vik_workflow::{WorkflowFile, absolute};
+
+use super::client::{self, ActionOutcome};
+use super::issue_arg::RequiredIssue;
+use super::{CliResult, print};
+
+/// `vik handback`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The changes in the workspace since `vik takeover` are recorded in the trace as the person's. \
+                  The next attempt gets the list of the changed files and the message, and continues the \
+                  conversation of the last one if that can be continued."
+)]
+pub struct HandbackArgs {
+    #[command(flatten)]
+    pub issue: RequiredIssue,
+    /// Message for the next attempt
+    #[arg(long, short, value_name = "TEXT")]
+    pub message: Option<String>,
+}
+
+/// Ends the hold of `vik takeover`.
+pub fn run(workflow: &Path, args: &HandbackArgs) -> CliResult {
+    let message = args.message.clone().filter(|message| !message.trim().is_empty());
+    if message.as_ref().is_some_and(|message| message.len() > MAX_BYTES) {
+        let problem = format!("the message is longer than {} KiB", MAX_BYTES / 1024);
+        return Err(Failure::new(Exit::Usage, ErrorCode::Usage, problem)
+            .hint("put it into a file of the workspace, and name that file"));
+    }
+    let issue = IssueId::from(args.issue.id());
+    let id = one_line(args.issue.id(), 60);
+    let outcome = match client::find(workflow) {
+        Err(error) if error.code() == ErrorCode::NoDaemon.as_str() => offline(workflow, &issue, message)?,
+        Err(error) => return Err(error),
+        Ok(_) => client::act(workflow, Action::HandBack { issue, message })?,
+    };
+    match outcome {
+        ActionOutcome::Nothing(why) => {
+            let problem = format!("issue {id}: {why}");
+            Err(Failure::new(Exit::Failed, ErrorCode::NothingWaits, problem)
+                .hint("`vik status` lists the issues that are taken over"))
+        }
+        ActionOutcome::Applied(_) => {
+            print(&format!(
+                "issue {id} is handed back; see when it runs with `vik explain {id}`\n"
+            ));
+            Ok(Exit::Done)
+        }
+    }
+}
+
+fn offline(workflow: &Path, issue: &IssueId, message: Option<String>) -> Result<ActionOutcome, Failure> {
+    let loaded = WorkflowFile::valid(&absolute(workflow), |_| {})?;
+    match vik_daemon::offline::hand_back(&loaded, issue, message)? {
+        CommandResult::Done(count) => {
+            super::warn("no daemon is running: recorded for the next `vik run`\n");
+            Ok(ActionOutcome::Applied(count))
+        }
+        CommandResult::NoEffect(why) => Ok(ActionOutcome::Nothing(why.to_owned())),
+        CommandResult::UnknownIssue => Err(api_view::unknown_issue(issue.as_str())
+            .hint("without a daemon, Vik knows only the issues that it has worked on or paused")),
+    }
+}
