@@ -1,0 +1,172 @@
+//! People take issues over from their agents and hand them back, with the real binary.
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::support::*;
+
+/// Returns a world whose issue 1 is in work until the file `go` exists.
+fn working() -> World {
+    World::new(&[("1", "todo")]).script("touch up; wait-file go; ok")
+}
+
+fn up(world: &World, attempts: usize) {
+    eventually("the agent is up", || {
+        world.sessions("1").len() == attempts && world.workspace("1").join("up").exists()
+    });
+}
+
+fn held(world: &World) -> Vec<Value> {
+    world.status().unwrap()["taken_over"].as_array().unwrap().clone()
+}
+
+fn hold(world: &World) -> String {
+    let explained = world.vik(&["explain", "1", "--json"]).expect(0).json();
+    explained["now"]["hold"]["reason"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+/// Changes the workspace as a person does.
+fn change(world: &World) {
+    std::fs::write(world.workspace("1").join("fixed.txt"), "by hand\n").unwrap();
+    std::fs::write(world.workspace("1").join("go"), "").unwrap();
+}
+
+/// Checks what the next attempt gets to know, and what the trace has.
+fn is_handed_back(world: &World, attempts: usize) {
+    eventually("the issue is done", || {
+        world.tracker.state("1").as_deref() == Some("done")
+    });
+    let sessions = world.sessions("1");
+    assert_eq!(sessions.len(), attempts);
+    let prompt = sessions[attempts - 1].text(".prompt.md");
+    for part in ["- fixed.txt", "had taken this issue over", "add a test"] {
+        assert!(prompt.contains(part), "{part}: {prompt}");
+    }
+    let blame = world
+        .vik(&["trace", "blame", "fixed.txt", "--issue", "1"])
+        .expect(0)
+        .out;
+    assert!(blame.contains("a person ("), "{blame}");
+    world.vik(&["trace", "verify"]).expect(0);
+    let log = world.vik(&["trace", "log", "1", "--json"]).expect(0).json();
+    let text = log.to_string();
+    assert!(text.contains("\"by\":\"a person ("), "{text}");
+}
+
+#[test]
+fn takeover_stops_the_agent_and_holds_the_issue_until_handback() {
+    let world = working();
+    let daemon = world.daemon();
+    up(&world, 1);
+    let busy = world.vik(&["handback", "1"]).expect(1);
+    assert!(
+        busy.err.contains("nobody has taken the issue over"),
+        "{}",
+        busy.err
+    );
+    let taken = world.vik(&["takeover", "1"]).expect(0).out;
+    let folder = world.workspace("1");
+    for part in [
+        folder.to_str().unwrap(),
+        "vik takeover 1 --open",
+        "vik handback 1",
+        "not counted",
+    ] {
+        assert!(taken.contains(part), "{part}: {taken}");
+    }
+    world.sessions("1")[0].expect("cancelled", None);
+    assert_eq!(held(&world)[0]["busy"], false);
+    assert_eq!(hold(&world), "taken_over");
+    let status = world.vik(&["status"]).expect(0).out;
+    assert!(status.contains("taken over: 1"), "{status}");
+    // The hold outlives the daemon, and its death.
+    daemon.signal(Signal::SIGKILL);
+    let _ = daemon.done();
+    assert_eq!(hold(&world), "taken_over");
+    let daemon = world.daemon();
+    eventually("a pull has succeeded", || {
+        world.status().unwrap()["pulls"]["ok"].as_u64() > Some(1)
+    });
+    assert_eq!((held(&world).len(), world.sessions("1").len()), (1, 1));
+    for verb in ["retry", "approve"] {
+        let done = world.vik(&[verb, "1"]);
+        assert!(
+            format!("{}{}", done.out, done.err).contains("nothing to retry: a person has taken")
+                || done.code == 1
+        );
+    }
+    // Repeated, it prints the same again.
+    let again = world.vik(&["takeover", "1", "--json"]).expect(0).json();
+    assert_eq!(again["workdir"], folder.to_str().unwrap());
+    assert_eq!(again["stage"], "work");
+    change(&world);
+    world.vik(&["handback", "1", "-m", "add a test"]).expect(0);
+    is_handed_back(&world, 2);
+    assert_eq!(held(&world), [Value::Null; 0]);
+    let runs = world.vik(&["explain", "1", "--json"]).expect(0).json();
+    assert_eq!(runs["runs"][0]["attempts"].as_array().unwrap().len(), 2);
+    daemon.stop().expect(0);
+}
+
+#[test]
+fn takeover_and_handback_work_without_a_daemon() {
+    let world = working().attempts(3);
+    let daemon = world.daemon();
+    up(&world, 1);
+    daemon.stop();
+    let taken = world.vik(&["takeover", "1"]).expect(0);
+    assert!(taken.err.contains("no daemon is running"), "{}", taken.err);
+    let before = world.sessions("1").len();
+    world.once().expect(10);
+    assert_eq!(world.sessions("1").len(), before, "nothing starts");
+    change(&world);
+    world.vik(&["handback", "1", "-m", "add a test"]).expect(0);
+    world.once().expect(0);
+    is_handed_back(&world, before + 1);
+}
+
+#[test]
+fn waiting_takeover_lets_the_agent_end() {
+    let world = working();
+    let daemon = world.daemon();
+    up(&world, 1);
+    let waits = world.start(&["takeover", "1", "--wait"]);
+    eventually("it is held", || {
+        held(&world).first().is_some_and(|held| held["busy"] == true)
+    });
+    let busy = world.vik(&["handback", "1"]).expect(1);
+    assert!(busy.err.contains("has not ended yet"), "{}", busy.err);
+    std::fs::write(world.workspace("1").join("go"), "").unwrap();
+    waits.done().expect(0);
+    world.sessions("1")[0].expect("succeeded", None);
+    // The issue has moved to a terminal state meanwhile, and stays held.
+    eventually("the issue is seen", || held(&world)[0]["issue_state"] == "done");
+    assert!(world.workspace("1").exists());
+    world.vik(&["handback", "1"]).expect(0);
+    daemon.stop().expect(0);
+}
+
+#[test]
+fn bad_takeover_changes_nothing() {
+    let world = working();
+    let daemon = world.daemon();
+    up(&world, 1);
+    for args in [&["takeover", "none"][..], &["handback", "none"]] {
+        let done = world.vik(args).expect(8);
+        assert!(done.err.contains("`none`"), "{}", done.err);
+    }
+    let done = world.vik(&["takeover", "1", "--stage", "none"]).expect(2);
+    assert!(done.err.contains("no stage `none`"), "{}", done.err);
+    let done = world.vik(&["takeover", "1", "--open"]).expect(2);
+    assert!(done.err.contains("needs a terminal"), "{}", done.err);
+    let long = "x".repeat(100_000);
+    let done = world.vik(&["handback", "1", "-m", &long]).expect(2);
+    assert!(done.err.contains("64 KiB"), "{}", done.err);
+    assert_eq!((held(&world).len(), world.sessions("1").len()), (0, 1));
+    // An issue without an attempt has nothing to open.
+    world.tracker.add("2", "Two", "later");
+    daemon.stop();
+}
