@@ -20,7 +20,7 @@ fn read<'a>(protocol: Protocol, chunks: impl Iterator<Item = &'a [u8]>) -> (Resu
     let request = Request { system: "", messages: &[], tools: &tools, output_schema: None };
     let mut shown = String::new();
     let mut show = |progress: Progress<'_>| {
-        if let Progress::Text(text) | Progress::Thinking(text) = progress {
+        if let Progress::Text { text, .. } | Progress::Thinking { text, .. } = progress {
             shown.push_str(text);
         }
     };

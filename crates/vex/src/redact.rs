@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::sync::Once;
 
 use serde_json::Value;
-use vik_mask::{Label, Masker};
+use vik_mask::{Label, MaskStream, Masker};
 
 /// The variable in which Vik names the secrets that it passed to an agent.
 pub const SECRET_NAMES: &str = "VIK_SECRETS";
@@ -19,6 +19,11 @@ static OWN: Once = Once::new();
 /// Masks text that looks like a secret, and the values of this process's own keys.
 pub fn redact(text: &str) -> Cow<'_, str> {
     process().mask(text)
+}
+
+/// Masks a text that arrives in pieces.
+pub fn stream() -> MaskStream {
+    process().stream()
 }
 
 /// Like [`redact`], for each text in a value. A text whose key names a secret is masked as one.

@@ -120,7 +120,7 @@ fn exec_replays_a_recording_with_real_tools() {
         "two\n"
     );
     let kinds: Vec<_> = events.iter().map(|e| e["type"].as_str().unwrap()).collect();
-    insta::assert_snapshot!(kinds.join(" "), @"session_start usage tool_call tool_result usage tool_call tool_result tool_call tool_result usage tool_call tool_result usage message end");
+    insta::assert_snapshot!(kinds.join(" "), @"session_start usage tool_call tool_result usage tool_call tool_result tool_call tool_result usage tool_call tool_result delta usage message end");
     assert_eq!(events[0]["model"], "m1");
     assert_eq!(events[8]["output"], "two\n");
     assert_eq!(

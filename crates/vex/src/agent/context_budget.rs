@@ -108,7 +108,10 @@ impl Agent<'_> {
         };
         // The content of this answer is not part of the run, but its arrival shows activity.
         let journal = run.journal;
-        let mut progress = |progress: Progress<'_>| journal.progress(&progress);
+        let mut progress = |progress: Progress<'_>| match progress {
+            Progress::Text { .. } | Progress::Thinking { .. } => {}
+            progress => journal.progress(&progress),
+        };
         let turn = match run.provider.turn(request, &mut progress, run.interrupt) {
             Ok(turn) => turn,
             Err(ProviderError::Interrupted) => return ControlFlow::Break(self.interrupted()),

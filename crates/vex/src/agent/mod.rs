@@ -290,7 +290,8 @@ impl<'a> Agent<'a> {
 
     fn add_usage(&mut self, turn: &Turn) {
         self.meter.paid(turn);
-        self.run.journal.add_usage(turn.usage, turn.cost_usd);
+        let window = self.run.provider.model().context_window;
+        self.run.journal.add_usage(turn.usage, turn.cost_usd, window);
     }
 
     /// Returns whether this process or an earlier one changed a file or ran a command.

@@ -2,6 +2,7 @@
 //!
 //! All emitted text is redacted: results of tools when the tool returns them, all other text here.
 
+mod deltas;
 mod exit;
 #[cfg(test)]
 mod tests;
@@ -13,12 +14,14 @@ use std::io::{IsTerminal, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use jiff::{Timestamp, Unit};
 use serde_json::Value;
 
+use deltas::Deltas;
 pub use exit::ExitReason;
 use text::Text;
 pub use types::{CommandRun, Commit, Compacted, Evidence, Question, SessionStart, VerifyRun, json_schema};
-use types::{End, Envelope, Event};
+use types::{DeltaKind, End, Envelope, Event};
 
 use crate::conversation::{Arguments, ToolCall, ToolResult, Usage};
 use crate::plan::Step;
@@ -51,6 +54,7 @@ struct Inner {
     start: Instant,
     /// When the last event was written.
     last_event: Instant,
+    deltas: Deltas,
     seq: u64,
     usage: Usage,
     cost_usd: Option<f64>,
@@ -102,6 +106,7 @@ impl Journal {
             err,
             start: Instant::now(),
             last_event: Instant::now(),
+            deltas: Deltas::default(),
             seq: 0,
             usage: Usage::default(),
             cost_usd: None,
@@ -158,8 +163,8 @@ impl Journal {
     /// Reports progress while an answer streams.
     pub fn progress(&self, progress: &Progress<'_>) {
         match progress {
-            // Emitted when the answer is complete.
-            Progress::Text(_) | Progress::Thinking(_) => {}
+            Progress::Text { block, text } => self.inner().delta(DeltaKind::Text, *block, text),
+            Progress::Thinking { block, text } => self.inner().delta(DeltaKind::Thinking, *block, text),
             Progress::Received { bytes } => self.inner().activity(*bytes as u64),
             Progress::Retry {
                 attempt,
@@ -256,8 +261,8 @@ impl Journal {
         });
     }
 
-    /// Adds the tokens and cost of a turn, and emits the totals.
-    pub fn add_usage(&self, usage: Usage, cost_usd: Option<f64>) {
+    /// Adds the tokens and cost of a turn, and emits the totals. The context window is in tokens.
+    pub fn add_usage(&self, usage: Usage, cost_usd: Option<f64>, context_window: Option<u64>) {
         let mut inner = self.inner();
         inner.usage.add(usage);
         inner.turns += 1;
@@ -267,6 +272,8 @@ impl Journal {
         let event = Event::Usage {
             usage: inner.usage,
             cost_usd: inner.cost_usd,
+            context_used: usage.input_tokens.saturating_add(usage.output_tokens),
+            context_window,
         };
         inner.emit(&event);
     }
@@ -316,7 +323,42 @@ impl Inner {
         }
     }
 
+    /// Adds a part of an answer, and emits what is due.
+    fn delta(&mut self, kind: DeltaKind, block: usize, text: &str) {
+        self.deltas.push(kind, block as u64, text);
+        if let Some(due) = self.deltas.take_due() {
+            self.emit_event(&Event::Delta {
+                kind: due.kind,
+                block: due.block,
+                text: &due.text,
+            });
+        }
+    }
+
     fn emit(&mut self, event: &Event<'_>) {
+        if !matches!(event, Event::Activity { .. }) {
+            self.end_answer();
+        }
+        self.emit_event(event);
+    }
+
+    /// Ends the parts of an answer that are arriving. People see their ends at once; in JSON the
+    /// whole text follows.
+    fn end_answer(&mut self) {
+        let remaining = self.deltas.finish();
+        if matches!(self.form, OutputFormat::Json) {
+            return;
+        }
+        for delta in remaining {
+            self.emit_event(&Event::Delta {
+                kind: delta.kind,
+                block: delta.block,
+                text: &delta.text,
+            });
+        }
+    }
+
+    fn emit_event(&mut self, event: &Event<'_>) {
         if self.ended.is_some() {
             return;
         }
@@ -327,6 +369,7 @@ impl Inner {
                 let envelope = Envelope {
                     v: 1,
                     seq: self.seq,
+                    at: now(),
                     event,
                 };
                 let line = serde_json::to_vec(&envelope);
@@ -384,4 +427,10 @@ impl Inner {
         self.ended = Some(reason);
         reason
     }
+}
+
+/// Returns the current time to the millisecond.
+fn now() -> Timestamp {
+    let now = Timestamp::now();
+    now.round(Unit::Millisecond).unwrap_or(now)
 }

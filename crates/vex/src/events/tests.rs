@@ -57,6 +57,28 @@ fn rewind(journal: &Journal) {
     inner.last_event = inner.last_event.checked_sub(ACTIVITY_INTERVAL).unwrap();
 }
 
+fn text(block: usize, text: &str) -> Progress<'_> {
+    Progress::Text { block, text }
+}
+
+fn thinking(block: usize, text: &str) -> Progress<'_> {
+    Progress::Thinking { block, text }
+}
+
+/// Returns the output with a fixed time and duration.
+fn stable(text: &str) -> String {
+    let times = regex::Regex::new(r#""(at":"[^"]+"|duration_ms":\d+)"#).unwrap();
+    let stable = |found: &regex::Captures<'_>| {
+        let fixed = if found[1].starts_with("at") {
+            r#""at":"T""#
+        } else {
+            r#""duration_ms":0"#
+        };
+        fixed.to_owned()
+    };
+    times.replace_all(text, stable).into_owned()
+}
+
 /// Emits one event of every kind.
 fn emit_every_event(journal: &Journal) {
     let call = |tool: &str, input| ToolCall {
@@ -87,6 +109,7 @@ fn emit_every_event(journal: &Journal) {
             ..Usage::default()
         },
         Some(0.25),
+        Some(200_000),
     );
     journal.tool_call(&call(
         "run_command",
@@ -115,7 +138,9 @@ fn emit_every_event(journal: &Journal) {
             status: StepStatus::Pending,
         },
     ]);
-    journal.progress(&Progress::Text("not logged"));
+    journal.progress(&thinking(0, "First\n"));
+    // Too soon after the delta before it.
+    journal.progress(&thinking(0, "second."));
     // Too soon after the event before it.
     journal.progress(&Progress::Received { bytes: 1 });
     rewind(journal);
@@ -165,8 +190,7 @@ fn events_fit_the_schema_and_contain_no_secret() {
         assert!(mistakes.is_empty(), "{line}: {mistakes:?}");
         assert_eq!(event["seq"], index as u64 + 1);
     }
-    let stable = regex::Regex::new(r#""duration_ms":\d+"#).unwrap();
-    insta::assert_snapshot!(stable.replace(&text, r#""duration_ms":0"#));
+    insta::assert_snapshot!(stable(&text));
     // A schema that accepts everything would prove nothing.
     for wrong in [
         json!({"v": 1, "seq": 1, "type": "nothing"}),
@@ -193,11 +217,108 @@ fn streaming_answer_is_reported_as_bounded_activity() {
         (1..=most).contains(&(written as u128)),
         "{written}, at most {most}"
     );
-    let first = text.lines().next();
     assert_eq!(
-        first,
-        Some(r#"{"v":1,"seq":1,"type":"activity","received_bytes":1}"#)
+        stable(text.lines().next().unwrap()),
+        r#"{"v":1,"seq":1,"at":"T","type":"activity","received_bytes":1}"#
     );
+}
+
+#[test]
+fn deltas_are_merged_and_bounded_over_all_kinds() {
+    let sink = Sink::default();
+    let journal = Journal::new(true, Box::new(sink.clone()), Box::new(std::io::sink()));
+    let started = Instant::now();
+    let mut whole = String::new();
+    while started.elapsed() < 3 * deltas::INTERVAL {
+        journal.progress(&thinking(0, "think "));
+        journal.progress(&text(1, "word "));
+        whole.push_str("word ");
+    }
+    let most = started.elapsed().as_millis() / deltas::INTERVAL.as_millis() + 1;
+    journal.message(&whole);
+    let output = sink.text();
+    let events: Vec<Value> = output
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let (message, deltas) = events.split_last().unwrap();
+    assert_eq!(message["type"], "message");
+    assert!(
+        (3..=most).contains(&(deltas.len() as u128)),
+        "{}, at most {most}",
+        deltas.len()
+    );
+    for delta in deltas {
+        assert_eq!(delta["type"], "delta");
+        let expected = if delta["kind"] == "text" { 1 } else { 0 };
+        assert_eq!(delta["block"], expected);
+        assert!(delta["at"].as_str().unwrap().parse::<Timestamp>().is_ok());
+    }
+}
+
+#[test]
+fn delta_contains_no_part_of_a_secret() {
+    let sink = Sink::default();
+    let journal = Journal::new(true, Box::new(sink.clone()), Box::new(std::io::sink()));
+    let answer = format!("The key is {} and works.", secret());
+    for piece in answer.as_bytes().chunks(3) {
+        journal.inner().deltas.forget_last_time();
+        journal.progress(&text(0, std::str::from_utf8(piece).unwrap()));
+    }
+    let shown = sink.text();
+    assert!(shown.contains("[REDACTED:github_token]"), "{shown}");
+    assert!(!shown.contains("ghp_"), "{shown}");
+}
+
+#[test]
+fn deltas_of_a_retried_answer_are_discarded() {
+    let sink = Sink::default();
+    let journal = Journal::new(true, Box::new(sink.clone()), Box::new(std::io::sink()));
+    journal.progress(&text(0, "One "));
+    journal.progress(&text(0, "half an answer "));
+    journal.progress(&Progress::Retry {
+        attempt: 2,
+        delay_ms: 1,
+        reason: "cut",
+    });
+    journal.inner().deltas.forget_last_time();
+    journal.progress(&text(0, "Another "));
+    let output = sink.text();
+    let last: Value = serde_json::from_str(output.lines().last().unwrap()).unwrap();
+    assert_eq!(last["text"], "Another ");
+}
+
+#[test]
+fn text_output_shows_an_answer_as_it_arrives_and_only_once() {
+    const THOUGHT: &str = "1\nthought 2\n3\n\n5\n6\n7\n8\n";
+    const ANSWER: &str = "One two\n\nthree.  \n";
+    let shown = |in_pieces: bool| {
+        let err = Sink::default();
+        let journal = Journal::new(false, Box::new(std::io::sink()), Box::new(err.clone()));
+        if in_pieces {
+            let pieces = |whole: &'static str| {
+                let pieces = whole.as_bytes().chunks(5);
+                pieces.map(|piece| std::str::from_utf8(piece).unwrap())
+            };
+            let thoughts = pieces(THOUGHT).map(|piece| thinking(0, piece));
+            for progress in thoughts.chain(pieces(ANSWER).map(|piece| text(1, piece))) {
+                journal.inner().deltas.forget_last_time();
+                journal.progress(&progress);
+            }
+            assert!(err.text().contains("three"), "{}", err.text());
+        }
+        journal.add_usage(Usage::default(), None, None);
+        journal.reasoning(THOUGHT);
+        journal.message(ANSWER);
+        journal.warning("after it");
+        err.text()
+    };
+    assert_eq!(
+        shown(true).replace("\n\n", "\n"),
+        shown(false).replace("\n\n", "\n")
+    );
+    assert_eq!(shown(true).matches("three").count(), 1);
+    assert!(shown(true).contains("… 2 more lines"), "{}", shown(true));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Result, Write};
 
 use serde_json::Value;
 
-use super::types::{End, Event};
+use super::types::{DeltaKind, End, Event};
 use crate::plan::StepStatus;
 
 /// The maximum number of lines shown of a tool's output.
@@ -24,6 +24,21 @@ const YELLOW: &str = "33";
 pub(super) struct Text {
     color: bool,
     width: usize,
+    answer: Answer,
+}
+
+/// What of an answer was shown as it arrived.
+#[derive(Default)]
+struct Answer {
+    /// The part on the current line.
+    open: Option<(DeltaKind, u64)>,
+    /// White space at the end of what arrived: shown once more follows.
+    held: String,
+    /// The complete lines of thinking, and the characters of the last one, since the part started.
+    lines: usize,
+    column: usize,
+    text: String,
+    thinking: String,
 }
 
 impl Text {
@@ -35,6 +50,7 @@ impl Text {
         Self {
             color: stderr.is_terminal() && !no_color,
             width: width.unwrap_or(WIDTH).clamp(40, 200),
+            answer: Answer::default(),
         }
     }
 
@@ -44,6 +60,7 @@ impl Text {
         Self {
             color: false,
             width: WIDTH,
+            answer: Answer::default(),
         }
     }
 
@@ -60,8 +77,23 @@ impl Text {
         shortened(line, self.width.saturating_sub(indent))
     }
 
-    pub(super) fn write(&self, out: &mut dyn Write, event: &Event<'_>) -> Result<()> {
+    pub(super) fn write(&mut self, out: &mut dyn Write, event: &Event<'_>) -> Result<()> {
+        if let Event::Delta { kind, block, text } = *event {
+            return self.delta(out, kind, block, &clean(text));
+        }
+        self.end_part(out)?;
+        let shown = match event {
+            Event::Message { text } => is_same_text(&std::mem::take(&mut self.answer.text), text),
+            Event::Reasoning { text } => is_same_text(&std::mem::take(&mut self.answer.thinking), text),
+            // The usage of an answer comes before its text.
+            Event::Usage { .. } | Event::Activity { .. } => false,
+            _ => {
+                self.answer = Answer::default();
+                false
+            }
+        };
         match event {
+            Event::Message { .. } | Event::Reasoning { .. } if shown => Ok(()),
             Event::SessionStart(start) => {
                 let head = format!(
                     "vex {} · {} · {} · {}",
@@ -116,10 +148,12 @@ impl Text {
                     _ => Ok(()),
                 }
             }
-            // The call was already shown, and an answer is shown when it is complete.
-            Event::Usage { .. } | Event::Ask(_) | Event::Activity { .. } | Event::MessageTaken { .. } => {
-                Ok(())
-            }
+            // The call was already shown, and an answer is shown as it arrives.
+            Event::Usage { .. }
+            | Event::Ask(_)
+            | Event::Activity { .. }
+            | Event::Delta { .. }
+            | Event::MessageTaken { .. } => Ok(()),
             Event::Plan { steps } => {
                 writeln!(out, "\n{}", self.paint(BOLD, "plan"))?;
                 for step in *steps {
@@ -179,6 +213,78 @@ impl Text {
         }
     }
 
+    /// Writes a part of an answer that is arriving, in the form of the whole one.
+    fn delta(&mut self, out: &mut dyn Write, kind: DeltaKind, block: u64, text: &str) -> Result<()> {
+        let mut text = text;
+        if self.answer.open != Some((kind, block)) {
+            self.end_part(out)?;
+            text = text.trim_start();
+            if text.is_empty() {
+                return Ok(());
+            }
+            out.write_all(if kind == DeltaKind::Thinking {
+                b"\n  "
+            } else {
+                b"\n"
+            })?;
+            self.answer.open = Some((kind, block));
+        }
+        let mut piece = std::mem::take(&mut self.answer.held);
+        piece.push_str(text);
+        let shown = piece.trim_end().len();
+        self.answer.held = piece.split_off(shown);
+        match kind {
+            DeltaKind::Text => {
+                self.answer.text.push_str(&piece);
+                out.write_all(piece.as_bytes())?;
+            }
+            DeltaKind::Thinking => {
+                self.answer.thinking.push_str(&piece);
+                let piece = self.visible_thought(&piece);
+                out.write_all(self.paint(DIM, &piece).as_bytes())?;
+            }
+        }
+        out.flush()
+    }
+
+    /// Returns what of a piece of thinking is shown: the first lines, indented, in the width.
+    fn visible_thought(&mut self, piece: &str) -> String {
+        let room = self.width.saturating_sub(2);
+        let answer = &mut self.answer;
+        let mut shown = String::new();
+        for c in piece.chars() {
+            if c == '\n' {
+                answer.lines += 1;
+                answer.column = 0;
+                if answer.lines < THOUGHT_LINES {
+                    shown.push_str("\n  ");
+                }
+                continue;
+            }
+            if answer.lines < THOUGHT_LINES && answer.column < room {
+                shown.push(if answer.column + 1 == room { '…' } else { c });
+            }
+            answer.column += 1;
+        }
+        shown
+    }
+
+    /// Ends the line of a part that was arriving.
+    fn end_part(&mut self, out: &mut dyn Write) -> Result<()> {
+        let answer = &mut self.answer;
+        let Some((kind, _)) = answer.open.take() else {
+            return Ok(());
+        };
+        answer.held.clear();
+        let lines = std::mem::take(&mut answer.lines) + 1;
+        answer.column = 0;
+        writeln!(out)?;
+        match kind {
+            DeltaKind::Thinking => self.more(out, lines.saturating_sub(THOUGHT_LINES)),
+            DeltaKind::Text => Ok(()),
+        }
+    }
+
     fn note(&self, out: &mut dyn Write, color: &str, line: &str) -> Result<()> {
         writeln!(out, "\n{}", self.paint(color, line))
     }
@@ -194,7 +300,12 @@ impl Text {
         for line in text.lines().take(most) {
             writeln!(out, "  {}", paint(&self.fit(line, 2)))?;
         }
-        match text.lines().count().saturating_sub(most) {
+        self.more(out, text.lines().count().saturating_sub(most))
+    }
+
+    /// Writes the number of lines that are not shown.
+    fn more(&self, out: &mut dyn Write, lines: usize) -> Result<()> {
+        match lines {
             0 => Ok(()),
             1 => writeln!(out, "  {}", self.paint(DIM, "… 1 more line")),
             more => writeln!(out, "  {}", self.paint(DIM, &format!("… {more} more lines"))),
@@ -211,6 +322,17 @@ impl Text {
         };
         self.paint(color, line)
     }
+}
+
+/// Returns whether two texts differ only in white space.
+fn is_same_text(one: &str, other: &str) -> bool {
+    let of = |text: &str| {
+        clean(text)
+            .chars()
+            .filter(|c| !c.is_whitespace())
+            .collect::<String>()
+    };
+    of(one) == of(other)
 }
 
 /// Returns the end in one line.

@@ -1,6 +1,7 @@
 //! The event types. Their JSON is public: `docs/reference/vex-events.schema.json` is generated from
 //! them, and later versions only add to it.
 
+use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -112,6 +113,16 @@ pub struct Compacted {
     pub by_model: bool,
 }
 
+/// What a `delta` is a part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum DeltaKind {
+    /// A part of a message.
+    Text,
+    /// A part of the thinking of the model.
+    Thinking,
+}
+
 /// An event of a run.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -126,6 +137,17 @@ pub(super) enum Event<'a> {
     /// The model sent its thinking.
     Reasoning {
         /// The text, or its summary.
+        text: &'a str,
+    },
+    /// A part of an answer that is arriving, at most ten times a second. The whole text follows as `message` or
+    /// `reasoning`, and only there is it complete: the end of a part may be missing here. A `retry` discards what
+    /// arrived of its answer.
+    Delta {
+        /// What arrives.
+        kind: DeltaKind,
+        /// The number of the part of the answer, from 0.
+        block: u64,
+        /// The text since the last `delta` of this part.
         text: &'a str,
     },
     /// An answer is arriving: text, thinking or the arguments of a tool call. Emitted at most four times a second; the
@@ -177,6 +199,11 @@ pub(super) enum Event<'a> {
         /// The cost in USD, if it is known.
         #[serde(skip_serializing_if = "Option::is_none")]
         cost_usd: Option<f64>,
+        /// The tokens of the last request and its answer: what the conversation takes of the context.
+        context_used: u64,
+        /// The maximum tokens of a request and its answer, if it is known.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        context_window: Option<u64>,
     },
     /// The plan changed.
     Plan {
@@ -276,6 +303,9 @@ pub(super) struct Envelope<'a> {
     pub(super) v: u32,
     /// The number of the event, from 1, without gaps.
     pub(super) seq: u64,
+    /// When it happened, in UTC, to the millisecond.
+    #[schemars(with = "String")]
+    pub(super) at: Timestamp,
     /// What happened.
     #[serde(flatten)]
     pub(super) event: &'a Event<'a>,

@@ -39,8 +39,16 @@ pub struct Request<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress<'a> {
     /// Text, without the markup of tool calls.
-    Text(&'a str),
-    Thinking(&'a str),
+    Text {
+        /// The number of the part of the answer, from 0.
+        block: usize,
+        text: &'a str,
+    },
+    Thinking {
+        /// The number of the part of the answer, from 0.
+        block: usize,
+        text: &'a str,
+    },
     /// More of the answer arrived: text, thinking or the arguments of a tool call, but no
     /// keep-alive.
     Received {
@@ -56,9 +64,7 @@ pub enum Progress<'a> {
         reason: &'a str,
     },
     /// The fallback model answers from now on.
-    Fallback {
-        model: &'a str,
-    },
+    Fallback { model: &'a str },
 }
 
 /// Facts about a model.

@@ -159,14 +159,20 @@ impl Provider for Replay {
             .collect();
         let mut blocks = Vec::new();
         if let Some(text) = turn.reasoning {
-            progress(Progress::Thinking(&text));
+            progress(Progress::Thinking {
+                block: blocks.len(),
+                text: &text,
+            });
             blocks.push(Block::Thinking {
                 text,
                 signature: None,
             });
         }
         if let Some(text) = turn.text {
-            progress(Progress::Text(&text));
+            progress(Progress::Text {
+                block: blocks.len(),
+                text: &text,
+            });
             blocks.push(Block::Text { text });
         }
         let stop = if self.calls.is_empty() {

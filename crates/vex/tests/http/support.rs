@@ -54,8 +54,8 @@ pub struct Observed {
 impl Observed {
     pub fn on_progress(&mut self, progress: &Progress<'_>) {
         match progress {
-            Progress::Text(text) => self.text.push_str(text),
-            Progress::Thinking(text) => self.thinking.push_str(text),
+            Progress::Text { text, .. } => self.text.push_str(text),
+            Progress::Thinking { text, .. } => self.thinking.push_str(text),
             Progress::Received { bytes } => self.received.push(*bytes),
             Progress::Retry {
                 attempt,

@@ -161,7 +161,7 @@ fn is_interrupted(protocol: Protocol, turn: Value, after_text: bool) {
             output_schema: None,
         };
         let mut on_progress = |progress: Progress<'_>| {
-            if matches!(progress, Progress::Text(_) | Progress::Retry { .. }) {
+            if matches!(progress, Progress::Text { .. } | Progress::Retry { .. }) {
                 let _ = sender.send(());
             }
         };

@@ -104,7 +104,10 @@ impl<'a> Assembler<'a> {
                 let at = self.slot(part, PartKind::Thinking, progress);
                 if let Content::Thinking { text, .. } = &mut self.slots[at].content {
                     text.push_str(&piece);
-                    progress(Progress::Thinking(&piece));
+                    progress(Progress::Thinking {
+                        block: at,
+                        text: &piece,
+                    });
                 }
             }
             StreamEvent::SignatureDelta {
@@ -205,17 +208,18 @@ impl<'a> Assembler<'a> {
                 .get_or_insert_with(|| TextScanner::new(self.tools.iter().map(Tool::from)))
                 .push(text, &mut self.fresh);
         }
-        keep(&mut self.fresh, found, progress);
+        keep(at, &mut self.fresh, found, progress);
     }
 
     /// Ends the last part, or starts another: text held back as the start of a call is decided now.
     fn flush_text(&mut self, cut: bool, progress: &mut dyn FnMut(Progress<'_>)) {
+        let at = self.slots.len().saturating_sub(1);
         let last = self.slots.last_mut().map(|slot| &mut slot.content);
         if let Some(Content::Text { scanner, found }) = last
             && let Some(mut scanner) = scanner.take()
         {
             scanner.finish(cut, &mut self.fresh);
-            keep(&mut self.fresh, found, progress);
+            keep(at, &mut self.fresh, found, progress);
         }
     }
 
@@ -239,7 +243,7 @@ impl<'a> Assembler<'a> {
                     // A part that was continued after another one started.
                     if let Some(mut scanner) = scanner {
                         scanner.finish(cut, &mut self.fresh);
-                        keep(&mut self.fresh, &mut found, progress);
+                        keep(at, &mut self.fresh, &mut found, progress);
                     }
                     found.retain(|found| !(native && matches!(found, Found::Call { .. })));
                     blocks.extend(found.into_iter().filter_map(|found| block(found, &mut ids)));
@@ -346,20 +350,25 @@ impl Call {
     }
 }
 
-/// Stores new parts, joins adjacent text, and reports it.
-fn keep(fresh: &mut Vec<Found>, found: &mut Vec<Found>, progress: &mut dyn FnMut(Progress<'_>)) {
+/// Stores new parts of a block, joins adjacent text, and reports it.
+fn keep(
+    block: usize,
+    fresh: &mut Vec<Found>,
+    found: &mut Vec<Found>,
+    progress: &mut dyn FnMut(Progress<'_>),
+) {
     for piece in fresh.drain(..) {
         match (&piece, found.last_mut()) {
             (Found::Text(text) | Found::Thinking(text), _) if text.is_empty() => continue,
             (Found::Text(text), last) => {
-                progress(Progress::Text(text));
+                progress(Progress::Text { block, text });
                 if let Some(Found::Text(before)) = last {
                     before.push_str(text);
                     continue;
                 }
             }
             (Found::Thinking(text), last) => {
-                progress(Progress::Thinking(text));
+                progress(Progress::Thinking { block, text });
                 if let Some(Found::Thinking(before)) = last {
                     before.push_str(text);
                     continue;

@@ -32,12 +32,12 @@ fn answer<'a>(
     };
     let mut shown = Vec::new();
     let mut show = |progress: Progress<'_>| match (progress, shown.last_mut()) {
-        (Progress::Text(text), Some((false, part_text)))
-        | (Progress::Thinking(text), Some((true, part_text))) => {
+        (Progress::Text { text, .. }, Some((false, part_text)))
+        | (Progress::Thinking { text, .. }, Some((true, part_text))) => {
             *part_text += text;
         }
-        (Progress::Text(text), _) => shown.push((false, text.to_owned())),
-        (Progress::Thinking(text), _) => shown.push((true, text.to_owned())),
+        (Progress::Text { text, .. }, _) => shown.push((false, text.to_owned())),
+        (Progress::Thinking { text, .. }, _) => shown.push((true, text.to_owned())),
         _ => {}
     };
     let mut reader = AnswerReader::new(protocol, &request, 400);
