@@ -18,6 +18,7 @@ mod environment;
 mod error;
 mod flags;
 mod launch;
+mod live;
 mod login;
 mod reader;
 mod request;
@@ -41,6 +42,7 @@ pub use driver::Driver;
 pub use environment::{COMMON, COMMON_PREFIXES};
 pub use error::LaunchError;
 pub use launch::{InputMode, Launch, LaunchContext};
+pub use live::{AgentLive, Arriving, RateLimit};
 pub use login::LoginSign;
 pub use request::{AgentRequest, ApprovalRequest, InitialInput, Verdict};
 pub use reset::reset_time;
@@ -124,6 +126,17 @@ pub trait Adapter: Send {
 
     /// Returns a short text for a status line about what the agent is doing.
     fn activity(&self) -> Option<&str>;
+
+    /// Returns what the agent is doing right now.
+    fn live(&self) -> AgentLive {
+        AgentLive::default()
+    }
+
+    /// Returns whether a line is only a part of an answer that a later line has as a whole: without
+    /// it, the output maps to the same events.
+    fn is_partial(&self, _: &str) -> bool {
+        false
+    }
 
     /// Returns the requests of the agent since the last call. Called before the first line and
     /// after each one.

@@ -7,7 +7,7 @@ use vik_core::outcome::Usage;
 
 use crate::request::Outbox;
 use crate::state::Session;
-use crate::{Adapter, AgentRequest, ApprovalRequest, Conclusion, Exit, Sink, Verdict, wire};
+use crate::{Adapter, AgentLive, AgentRequest, ApprovalRequest, Conclusion, Exit, Sink, Verdict, wire};
 
 /// An adapter with the usual state.
 pub(crate) trait LineReader: Send {
@@ -18,6 +18,11 @@ pub(crate) trait LineReader: Send {
 
     /// Builds the conclusion after the last line.
     fn conclusion(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion;
+
+    /// See [`Adapter::is_partial`].
+    fn is_partial_line(&self, _: &str) -> bool {
+        false
+    }
 
     /// Returns the requests of an interactive session.
     fn outbox(&mut self) -> Option<&mut Outbox> {
@@ -57,6 +62,14 @@ impl<R: LineReader> Adapter for R {
 
     fn activity(&self) -> Option<&str> {
         self.session().activity()
+    }
+
+    fn live(&self) -> AgentLive {
+        self.session().live
+    }
+
+    fn is_partial(&self, line: &str) -> bool {
+        self.is_partial_line(line)
     }
 
     fn take_requests(&mut self) -> Vec<AgentRequest> {

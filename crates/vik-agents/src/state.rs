@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use vik_core::event::Event;
 use vik_core::outcome::{FailureClass, Usage};
 
-use crate::{Conclusion, Exit, Sink, classify, wire};
+use crate::{AgentLive, Arriving, Conclusion, Exit, Sink, classify, wire};
 
 /// The maximum bytes of the message in the conclusion.
 const MESSAGE_MAX: usize = 256 * 1024;
@@ -71,11 +71,24 @@ pub(crate) struct Session {
     pub(crate) cost_usd: Option<f64>,
     /// The last error, transient or not.
     pub(crate) fault: Option<Fault>,
+    pub(crate) live: AgentLive,
     message: String,
     activity: String,
 }
 
 impl Session {
+    /// Counts a part of an answer that a later line has as a whole.
+    pub(crate) fn arrived(&mut self, kind: Arriving, text: &str) {
+        if self.live.arriving != Some(kind) {
+            self.set_activity(match kind {
+                Arriving::Text => "writing",
+                Arriving::Thinking => "thinking",
+                Arriving::ToolInput => "writing a tool call",
+            });
+        }
+        self.live.arrived(kind, text);
+    }
+
     pub(crate) fn set_last_message(&mut self, text: &str) {
         if !text.trim().is_empty() {
             self.message.clear();
@@ -112,12 +125,14 @@ impl Session {
 
     /// Sets the activity to a fixed text.
     pub(crate) fn set_activity(&mut self, activity: &str) {
+        self.live.arriving = None;
         self.activity.clear();
         self.activity.push_str(activity);
     }
 
     /// Sets the activity to a tool call.
     pub(crate) fn set_tool_activity(&mut self, tool: &str, input: Option<&RawValue>) {
+        self.live.arriving = None;
         self.activity.clear();
         self.activity.push_str(head(tool, ACTIVITY_MAX));
         if let Some(input) = input {

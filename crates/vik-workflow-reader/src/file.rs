@@ -195,6 +195,10 @@ section! {
     "base_url" base_url: optional Text;
     /// The maximum number of attempts of this profile that run at the same time; null for no limit.
     "max_concurrency" max_concurrency: optional SlotLimit;
+    /// For the runtime `claude_code`: whether it prints its answers in parts while they arrive, so
+    /// that a long answer is no silence, and its speed is shown. `vex`, and Codex while calls need
+    /// approvals, always do; other agents cannot.
+    "stream" stream: defaults bool = false;
     /// The charge for an attempt that failed or was interrupted after the model's first answer and
     /// reported no usage. Default for the runtime `command`: nothing.
     "estimate" estimate: section Estimate;

@@ -194,6 +194,7 @@ impl Check<'_> {
             ("base_url", &with_server),
             ("output", &[Runtime::Command]),
             ("steer", &with_server),
+            ("stream", &[Runtime::ClaudeCode]),
         ] {
             if !users.contains(&runtime) && !self.places.is_absent(&at(key)) {
                 let names = users.iter().map(|user| user.as_str());
@@ -234,6 +235,7 @@ impl Check<'_> {
             base_url: agent.base_url.map(|url| url.0),
             max_concurrency: agent.max_concurrency.map(SlotLimit::get),
             steer: agent.steer,
+            stream: agent.stream,
             // Only its author knows the cost of an unknown program.
             estimate: if runtime == Runtime::Command && self.places.is_absent(&at("estimate")) {
                 Spend::default()

@@ -13,7 +13,7 @@ use vik_core::workflow::AgentProfile;
 
 use super::control::{self, Control};
 use super::errors::{class_of_code, exit_code};
-use super::line::{Block, Content, Line, Message};
+use super::line::{Block, Content, Line, Message, StreamDelta, StreamLine};
 use super::requests::RequestUsages;
 use crate::reader::LineReader;
 use crate::request::{ApprovalRequest, InitialInput, Outbox, Verdict};
@@ -100,11 +100,29 @@ impl ClaudeCode {
                 Some(control) => control.on_line(kind, line),
                 None => self.control(line, sink),
             },
-            // Parts of a message that follows as a whole, and keep-alives.
-            "stream_event" | "keep_alive" => {}
+            // Parts of a message that follows as a whole.
+            "stream_event" => self.stream_event(line, parsed.parent_tool_use_id.is_none()),
+            "keep_alive" => self.session.live.heartbeats += 1,
             // The states of an input line with an id.
             "command_lifecycle" => {}
             _ => wire::emit_unparsed(line, sink),
+        }
+    }
+
+    /// Counts a part of a message.
+    fn stream_event(&mut self, line: &str, main: bool) {
+        let Ok(StreamLine { event }) = serde_json::from_str(line) else {
+            return;
+        };
+        match event.kind.as_str() {
+            "ping" => self.session.live.heartbeats += 1,
+            // A sub-agent writes beside the main conversation.
+            "content_block_delta" if main => {
+                if let Some((kind, text)) = event.delta.as_ref().and_then(StreamDelta::content) {
+                    self.session.arrived(kind, text);
+                }
+            }
+            _ => {}
         }
     }
 
@@ -124,6 +142,11 @@ impl ClaudeCode {
         {
             let (reported, before) = self.reported.unwrap_or_default();
             self.session.usage = reported.plus(self.requests.sum().since(before));
+            if main {
+                let usage = Usage::from(usage);
+                let used = usage.input_tokens.saturating_add(usage.output_tokens);
+                self.session.live.context_used = Some(used);
+            }
             self.session.report_usage(sink);
         }
         match message.content {
@@ -275,6 +298,11 @@ impl LineReader for ClaudeCode {
         }
         conclusion.result = final_result.structured;
         conclusion
+    }
+
+    fn is_partial_line(&self, line: &str) -> bool {
+        line.contains("stream_event")
+            && wire::object::<Kind<'_>>(line).is_some_and(|kind| kind.kind.as_str() == "stream_event")
     }
 
     fn outbox(&mut self) -> Option<&mut Outbox> {

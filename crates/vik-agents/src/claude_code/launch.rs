@@ -130,6 +130,9 @@ pub(super) fn launch(driver: &dyn Driver, cx: &LaunchContext<'_>) -> Result<Laun
         // A message is printed when it is taken.
         push(&["--input-format", "stream-json", "--replay-user-messages"]);
     }
+    if profile.stream && !has_flag(profile, &["include-partial-messages"]) {
+        push(&["--include-partial-messages"]);
+    }
     if !own.has_permission_flag {
         match profile.permission {
             Permission::ReadOnly => {

@@ -7,6 +7,7 @@ use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use vik_core::outcome::Usage;
 
+use crate::Arriving;
 use crate::wire::{Count, Text};
 
 /// Any line but `result`. Which fields are there depends on `kind` and `subtype`.
@@ -122,8 +123,12 @@ fn with_cache(fresh: Count, read: Count, written: Count, output: Count) -> Usage
     }
 }
 
-/// `modelUsage`, summed over the models; `None` if it names none.
-pub(super) struct ModelUsage(pub(super) Option<Usage>);
+/// `modelUsage`, summed over the models; the sum is `None` if it names none.
+pub(super) struct ModelUsage {
+    pub(super) sum: Option<Usage>,
+    /// The context window of the model with the most input, in tokens.
+    pub(super) context_window: Option<u64>,
+}
 
 impl<'de> Deserialize<'de> for ModelUsage {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -134,6 +139,7 @@ impl<'de> Deserialize<'de> for ModelUsage {
             output_tokens: Count,
             cache_read_input_tokens: Count,
             cache_creation_input_tokens: Count,
+            context_window: Count,
         }
         struct SumVisitor;
         impl<'de> Visitor<'de> for SumVisitor {
@@ -143,6 +149,7 @@ impl<'de> Deserialize<'de> for ModelUsage {
             }
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ModelUsage, A::Error> {
                 let mut sum: Option<Usage> = None;
+                let mut main = (0, 0);
                 while let Some((_, one)) = map.next_entry::<Text<'de>, OneModel>()? {
                     let usage = with_cache(
                         one.input_tokens,
@@ -150,9 +157,13 @@ impl<'de> Deserialize<'de> for ModelUsage {
                         one.cache_creation_input_tokens,
                         one.output_tokens,
                     );
+                    main = main.max((usage.input_tokens, one.context_window.0));
                     sum = Some(sum.unwrap_or_default().plus(usage));
                 }
-                Ok(ModelUsage(sum))
+                Ok(ModelUsage {
+                    sum,
+                    context_window: Some(main.1).filter(|window| *window > 0),
+                })
             }
         }
         deserializer.deserialize_map(SumVisitor)
@@ -233,6 +244,42 @@ pub(super) struct RateLimitInfo<'a> {
     pub(super) status: Option<Text<'a>>,
     pub(super) resets_at: Option<f64>,
     pub(super) utilization: Option<f64>,
+}
+
+/// A part of a message that is arriving: an event of the model API.
+#[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
+pub(super) struct StreamLine<'a> {
+    pub(super) event: StreamEvent<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
+pub(super) struct StreamEvent<'a> {
+    #[serde(rename = "type")]
+    pub(super) kind: Text<'a>,
+    pub(super) delta: Option<StreamDelta<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
+pub(super) struct StreamDelta<'a> {
+    text: Option<Text<'a>>,
+    thinking: Option<Text<'a>>,
+    partial_json: Option<Text<'a>>,
+}
+
+impl StreamDelta<'_> {
+    pub(super) fn content(&self) -> Option<(Arriving, &str)> {
+        let parts = [
+            (Arriving::Text, &self.text),
+            (Arriving::Thinking, &self.thinking),
+            (Arriving::ToolInput, &self.partial_json),
+        ];
+        parts
+            .into_iter()
+            .find_map(|(kind, text)| Some((kind, text.as_ref()?.as_str())))
+    }
 }
 
 #[derive(Deserialize)]

@@ -25,7 +25,7 @@ enum Turn {
 /// The adapter of one session of Codex.
 #[derive(Debug)]
 pub(crate) struct Codex {
-    session: Session,
+    pub(super) session: Session,
     turn: Turn,
     /// The usage of the thread before this attempt.
     previous_usage: Usage,

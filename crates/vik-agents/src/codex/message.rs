@@ -115,6 +115,13 @@ pub(super) struct UserItem<'a> {
     pub(super) client_id: Option<Text<'a>>,
 }
 
+/// A part of an item that is arriving.
+#[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
+pub(super) struct Delta<'a> {
+    pub(super) delta: Text<'a>,
+}
+
 #[derive(Deserialize)]
 #[serde(bound = "'de: 'a")]
 pub(super) struct ItemNotification<'a> {
@@ -161,6 +168,10 @@ pub(super) struct UsageNotification<'a> {
 pub(super) struct TokenUsage {
     /// The total of the thread.
     pub(super) total: TokenCounts,
+    /// The last request.
+    pub(super) last: Option<TokenCounts>,
+    #[serde(rename = "modelContextWindow")]
+    pub(super) model_context_window: Option<u64>,
 }
 
 #[derive(Deserialize)]

@@ -21,13 +21,13 @@ use jiff::Timestamp;
 use serde_json::value::{RawValue, to_raw_value};
 use vik_core::event::Event;
 use vik_core::message::Message as PersonMessage;
-use vik_core::outcome::FailureClass;
+use vik_core::outcome::{FailureClass, Usage};
 use vik_core::workflow::{AgentProfile, Permission};
 
 use super::adapter::Codex;
 use super::line::Item;
 use super::message::{
-    ErrorNotification, ErrorText, FileChange, ItemNotification, Limits, Message, RateLimitsNotification,
+    Delta, ErrorNotification, ErrorText, FileChange, ItemNotification, Limits, Message, RateLimitsNotification,
     Resolved, ThreadRef, ThreadResult, TurnNotification, UsageNotification, UserNotification, Warning,
 };
 use crate::launch::path_text;
@@ -38,7 +38,7 @@ use crate::request::{
 };
 use crate::state::{Session, note};
 use crate::wire::{self, Text};
-use crate::{Conclusion, Exit, LaunchError, PreviousTotal, Sink};
+use crate::{Arriving, Conclusion, Exit, LaunchError, PreviousTotal, RateLimit, Sink};
 
 /// The ids of Vik's own requests. Codex counts its ids separately, from zero.
 const INITIALIZE: u64 = 1;
@@ -197,6 +197,16 @@ impl AppServer {
                 self.outbox.push(AgentRequest::Withdraw { id });
             }),
             "warning" | "configWarning" | "deprecationNotice" => warning(params, sink),
+            method if is_partial(method) => {
+                if let Some((kind, text)) = self.arriving(method, params) {
+                    self.exec.session.arrived(kind, &text);
+                }
+                Some(())
+            }
+            method if is_heartbeat(method) => {
+                self.exec.session.live.heartbeats += 1;
+                Some(())
+            }
             method if is_ignored(method) => Some(()),
             _ => None,
         };
@@ -210,6 +220,17 @@ impl AppServer {
     fn is_main(&self, params: Option<&RawValue>) -> Option<bool> {
         let thread: ThreadRef<'_> = wire::read(params)?;
         Some(Some(thread.thread_id.as_str()) == self.thread_id.as_deref())
+    }
+
+    /// Returns the part of an answer of the main thread. The output of a tool is none.
+    fn arriving<'a>(&self, method: &str, params: Option<&'a RawValue>) -> Option<(Arriving, Cow<'a, str>)> {
+        let kind = match method {
+            "item/agentMessage/delta" | "item/plan/delta" => Arriving::Text,
+            method if method.starts_with("item/reasoning/") => Arriving::Thinking,
+            _ => return None,
+        };
+        let delta: Delta<'_> = wire::read(params).filter(|_| self.is_main(params) == Some(true))?;
+        Some((kind, delta.delta.0))
     }
 
     fn item(
@@ -260,6 +281,10 @@ impl AppServer {
     fn usage(&mut self, params: Option<&RawValue>, sink: &mut Sink<'_>) -> Option<()> {
         let notification: UsageNotification<'_> = wire::read(params)?;
         if Some(notification.thread_id.as_str()) == self.thread_id.as_deref() {
+            let live = &mut self.exec.session.live;
+            let last = notification.token_usage.last.map(Usage::from);
+            live.context_used = last.map(|last| last.input_tokens.saturating_add(last.output_tokens));
+            live.context_window = notification.token_usage.model_context_window;
             self.exec
                 .record_usage(notification.token_usage.total.into(), sink);
         }
@@ -271,6 +296,10 @@ impl AppServer {
         let Some(limits) = notification.rate_limits.fullest()? else {
             return Some(());
         };
+        self.exec.session.live.rate_limit = Some(RateLimit {
+            used_percent: limits.used_percent,
+            resets_at: limits.resets_at,
+        });
         if self.limits.replace(limits) != Some(limits) {
             sink(Event::RateLimit {
                 status: None,
@@ -367,6 +396,14 @@ impl LineReader for AppServer {
         conclusion
     }
 
+    fn is_partial_line(&self, line: &str) -> bool {
+        (line.contains("/delta\"") || line.contains("Delta\""))
+            && wire::object::<Message<'_>>(line).is_some_and(|message| {
+                let method = message.method.as_ref().map_or("", Text::as_str);
+                message.id.is_none() && is_partial(method)
+            })
+    }
+
     fn outbox(&mut self) -> Option<&mut Outbox> {
         Some(&mut self.outbox)
     }
@@ -380,18 +417,27 @@ impl LineReader for AppServer {
     }
 }
 
-/// Returns whether a notification is a part of a message that follows as a whole, or a keep-alive.
-fn is_ignored(method: &str) -> bool {
-    const FAMILIES: [&str; 8] = [
+/// Returns whether a notification is a part of an item that follows as a whole.
+fn is_partial(method: &str) -> bool {
+    method.ends_with("/delta") || method.ends_with("Delta")
+}
+
+/// Returns whether a notification shows only that Codex is running, and nothing of its work.
+fn is_heartbeat(method: &str) -> bool {
+    const FAMILIES: [&str; 6] = [
         "account/",
         "app/",
-        "hook/",
         "mcpServer/",
         "model/",
         "remoteControl/",
         "skills/",
-        "thread/",
     ];
+    FAMILIES.iter().any(|family| method.starts_with(family))
+}
+
+/// Returns whether a notification has nothing for the log.
+fn is_ignored(method: &str) -> bool {
+    const FAMILIES: [&str; 2] = ["hook/", "thread/"];
     const OTHERS: [&str; 7] = [
         "item/commandExecution/terminalInteraction",
         "item/fileChange/patchUpdated",
@@ -401,8 +447,7 @@ fn is_ignored(method: &str) -> bool {
         "turn/moderationMetadata",
         "turn/plan/updated",
     ];
-    let is_delta = method.ends_with("/delta") || method.ends_with("Delta");
-    is_delta || OTHERS.contains(&method) || FAMILIES.iter().any(|family| method.starts_with(family))
+    OTHERS.contains(&method) || FAMILIES.iter().any(|family| method.starts_with(family))
 }
 
 fn warning(params: Option<&RawValue>, sink: &mut Sink<'_>) -> Option<()> {

@@ -13,7 +13,7 @@ use crate::reader::LineReader;
 use crate::request::{ApprovalRequest, Outbox, Verdict};
 use crate::state::{Session, note};
 use crate::wire::{self, Count, Kind, Text, TokenCounts};
-use crate::{Conclusion, Exit, Sink, classify};
+use crate::{Arriving, Conclusion, Exit, Sink, classify};
 
 /// Any line but `end`. Which fields are there depends on `kind`.
 #[derive(Deserialize)]
@@ -43,6 +43,11 @@ struct Line<'a> {
     before_tokens: Option<Count>,
     after_tokens: Option<Count>,
     cost_usd: Option<f64>,
+    /// Of a `delta`.
+    #[serde(rename = "kind")]
+    part: Option<Text<'a>>,
+    context_used: Option<Count>,
+    context_window: Option<Count>,
 }
 
 /// A step of a plan.
@@ -104,6 +109,13 @@ impl Vex {
                 self.session.set_activity("thinking");
                 sink(Event::Reasoning { text: text.0 });
             }
+            ("delta", Some(text), _) => self.session.arrived(
+                match parsed.part.as_ref().map(Text::as_str) {
+                    Some("thinking") => Arriving::Thinking,
+                    _ => Arriving::Text,
+                },
+                text.as_str(),
+            ),
             // The line itself is the information: the answer follows, and the log needs no more.
             ("activity", ..) => self.session.set_activity("writing"),
             ("tool_call", _, Some(id)) => {
@@ -128,7 +140,12 @@ impl Vex {
                 self.session.start(id, version, model, sink);
             }
             ("usage", ..) => match serde_json::from_str(line) {
-                Ok(counts) => self.record_usage(counts, parsed.cost_usd, sink),
+                Ok(counts) => {
+                    let live = &mut self.session.live;
+                    live.context_used = parsed.context_used.map(|count| count.0);
+                    live.context_window = parsed.context_window.map(|count| count.0);
+                    self.record_usage(counts, parsed.cost_usd, sink);
+                }
                 Err(_) => wire::emit_unparsed(line, sink),
             },
             ("error", ..) => {
@@ -340,6 +357,13 @@ impl LineReader for Vex {
         conclusion.over_budget = !conclusion.ok && (code == Some(5) || reported == Some(5));
         conclusion.result = final_result.and_then(|final_result| final_result.result);
         conclusion
+    }
+
+    fn is_partial_line(&self, line: &str) -> bool {
+        // The order of the fields is vex's own.
+        line.starts_with(r#"{"v":"#)
+            && line.contains(r#","type":"delta","#)
+            && wire::object::<Kind<'_>>(line).is_some_and(|kind| kind.kind.as_str() == "delta")
     }
 
     fn outbox(&mut self) -> Option<&mut Outbox> {

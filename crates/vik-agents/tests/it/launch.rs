@@ -247,6 +247,7 @@ fn launch_with_every_profile_option() {
         }
         profile.base_url = Some("http://127.0.0.1:8099/v1".to_owned());
         profile.provider = Some("chat-compat".to_owned());
+        profile.stream = true;
         profile.env = BTreeMap::from([("EXTRA".to_owned(), "1".to_owned())]);
         profile.env_pass = vec!["GITHUB_TOKEN".to_owned()];
         let mut cx = context(&profile, &environment);

@@ -5,7 +5,7 @@ use vik_agents::{Exit, PreviousTotal, driver};
 use vik_core::outcome::Usage;
 use vik_core::workflow::Runtime;
 
-use crate::recording::{Recording, Replay, find, plain_recordings, recordings};
+use crate::recording::{Recording, Replay, Show, find, plain_recordings, recordings};
 use crate::{adapter, profile};
 
 #[test]
@@ -19,6 +19,34 @@ fn recordings_give_their_results() {
         }
         recording.check_result(&replay);
     }
+}
+
+/// The raw output of an attempt that has ended is kept without them.
+#[test]
+fn recordings_without_partial_lines_give_the_same_events() {
+    let mut with_partial_lines = std::collections::BTreeSet::new();
+    for mut recording in recordings() {
+        let adapter = match recording.show {
+            Show::Counts => adapter(&profile(recording.runtime())),
+            Show::Requests => crate::interactive(recording.runtime()),
+        };
+        let (partial, kept): (Vec<&str>, Vec<&str>) = recording
+            .stdout
+            .split_inclusive('\n')
+            .partition(|line| adapter.is_partial(line.trim_end()));
+        if partial.is_empty() {
+            continue;
+        }
+        with_partial_lines.insert(recording.agent().to_owned());
+        let kept = kept.concat();
+        let before = recording.replay();
+        recording.stdout = kept;
+        let after = recording.replay();
+        assert_eq!(before.events, after.events, "{}", recording.name);
+        assert_eq!(before.outcome(), after.outcome(), "{}", recording.name);
+    }
+    let agents: Vec<_> = with_partial_lines.into_iter().collect();
+    assert_eq!(agents, ["claude", "codex"]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The meaning of a session, line by line, for cases that the recordings do not cover.
 
-use vik_agents::{Adapter, Conclusion, Exit};
+use vik_agents::{Adapter, AgentLive, Arriving, Conclusion, Exit};
 use vik_core::event::Event;
 use vik_core::outcome::{FailureClass, Usage};
 use vik_core::workflow::{ArgValue, Runtime};
@@ -437,4 +437,101 @@ fn generic_json_lines_fail_on_a_final_error() {
         );
         assert!(!conclude(Runtime::Command, &lines, Exit::Code(1)).ok, "{lines:?}");
     }
+}
+
+/// Feeds lines that give no event, and returns what the agent is doing then.
+fn live(adapter: &mut dyn Adapter, lines: &[&str]) -> AgentLive {
+    assert_eq!(feed(adapter, lines), [""; 0]);
+    adapter.live()
+}
+
+#[test]
+fn parts_of_answers_are_counted_and_give_no_event() {
+    let mut vex = adapter(&profile(Runtime::Vex));
+    let delta = r#"{"v":1,"seq":4,"at":"2026-01-01T00:00:00Z","type":"delta","kind":"thinking","block":0,"text":"h\u00e4, so"}"#;
+    let seen = live(vex.as_mut(), &[delta]);
+    assert_eq!((seen.arriving, seen.arrived_chars), (Some(Arriving::Thinking), 6));
+    assert_eq!((seen.heartbeats, vex.activity()), (0, Some("thinking")));
+    assert!(vex.is_partial(delta));
+    feed(
+        vex.as_mut(),
+        &[
+            r#"{"v":1,"seq":5,"type":"usage","input_tokens":9,"output_tokens":1,"context_used":10,"context_window":100}"#,
+            r#"{"v":1,"seq":6,"type":"message","text":"x"}"#,
+        ],
+    );
+    let seen = vex.live();
+    assert_eq!((seen.context_used, seen.context_window), (Some(10), Some(100)));
+    assert_eq!(seen.arriving, None, "the message is whole");
+
+    let mut claude = adapter(&profile(Runtime::ClaudeCode));
+    let of = |event: &str| {
+        format!(r#"{{"type":"stream_event","event":{event},"session_id":"s","parent_tool_use_id":null}}"#)
+    };
+    let input = of(
+        r#"{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{\"a\""}}"#,
+    );
+    let text =
+        of(r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"word word "}}"#);
+    let ping = of(r#"{"type":"ping"}"#);
+    let seen = live(
+        claude.as_mut(),
+        &[&ping, &text, &input, r#"{"type":"keep_alive"}"#],
+    );
+    assert_eq!(
+        (seen.arriving, seen.arrived_chars),
+        (Some(Arriving::ToolInput), 14)
+    );
+    assert_eq!(seen.heartbeats, 2);
+    let subagent = text.replace("null", "\"toolu_1\"");
+    assert_eq!(live(claude.as_mut(), &[&subagent]).arrived_chars, 14);
+    assert!([&input, &text, &ping].iter().all(|line| claude.is_partial(line)));
+    assert!(!claude.is_partial(r#"{"type":"result","result":"a stream_event"}"#));
+}
+
+#[test]
+fn claude_code_limits_and_context_are_live_facts() {
+    let mut claude = adapter(&profile(Runtime::ClaudeCode));
+    feed(
+        claude.as_mut(),
+        &[
+            r#"{"type":"rate_limit_event","rate_limit_info":{"status":"allowed_warning","resetsAt":1795400000,"utilization":0.92}}"#,
+            r#"{"type":"assistant","message":{"id":"m1","content":[{"type":"text","text":"a"}],"usage":{"input_tokens":5,"cache_read_input_tokens":90,"output_tokens":5}},"parent_tool_use_id":null}"#,
+            r#"{"type":"result","subtype":"success","is_error":false,"result":"a","usage":{"input_tokens":5},"modelUsage":{"small":{"inputTokens":1,"contextWindow":7},"main":{"inputTokens":95,"contextWindow":200000}}}"#,
+        ],
+    );
+    let seen = claude.live();
+    let limit = seen.rate_limit.unwrap();
+    assert_eq!((limit.used_percent, limit.resets_at), (92.0, Some(1_795_400_000)));
+    assert_eq!(
+        (seen.context_used, seen.context_window),
+        (Some(100), Some(200_000))
+    );
+}
+
+#[test]
+fn codex_server_reports_context_limits_and_parts() {
+    let mut codex = crate::interactive(Runtime::Codex);
+    let partial = r#"{"method":"item/agentMessage/delta","params":{"threadId":"t1","turnId":"u","itemId":"i","delta":"Fini"}}"#;
+    feed(
+        codex.as_mut(),
+        &[
+            r#"{"id":2,"result":{"thread":{"id":"t1"}}}"#,
+            r#"{"method":"thread/tokenUsage/updated","params":{"threadId":"t1","tokenUsage":{"total":{"inputTokens":10,"outputTokens":2},"last":{"inputTokens":4,"outputTokens":1},"modelContextWindow":258400}}}"#,
+            r#"{"method":"account/rateLimits/updated","params":{"rateLimits":{"primary":{"usedPercent":12.5,"resetsAt":1795400000},"secondary":null}}}"#,
+        ],
+    );
+    let seen = live(
+        codex.as_mut(),
+        &[
+            partial,
+            r#"{"method":"item/agentMessage/delta","params":{"threadId":"other","itemId":"i","delta":"of a sub-agent"}}"#,
+            r#"{"method":"mcpServer/startupStatus/updated","params":{}}"#,
+        ],
+    );
+    assert_eq!((seen.arriving, seen.arrived_chars), (Some(Arriving::Text), 4));
+    assert_eq!((seen.context_used, seen.context_window), (Some(5), Some(258_400)));
+    assert_eq!(seen.rate_limit.map(|limit| limit.used_percent), Some(12.5));
+    assert_eq!(seen.heartbeats, 1);
+    assert!(codex.is_partial(partial));
 }

@@ -150,6 +150,9 @@ pub struct AgentProfile {
     pub base_url: Option<String>,
     /// The maximum number of concurrent attempts.
     pub max_concurrency: Option<u32>,
+    /// For Claude Code: whether it prints its answers in parts while they arrive.
+    #[serde(default)]
+    pub stream: bool,
     /// The charge for an attempt that was killed or failed without reporting its usage.
     pub estimate: Spend,
     /// Whether people can send messages to the running agent; `None`: only if its input stays open
@@ -178,6 +181,7 @@ impl AgentProfile {
             provider: None,
             base_url: None,
             max_concurrency: None,
+            stream: false,
             estimate: Spend::default(),
             steer: None,
         }

@@ -126,7 +126,10 @@ impl ClaudeCode {
         // `modelUsage` covers the whole process so far, `usage` one message each. The result
         // replaces the sum over the requests, even if it is lower.
         let main = wire::read::<RequestUsage>(result.usage).map(Usage::from);
-        let models = wire::read::<ModelUsage>(result.model_usage).and_then(|usage| usage.0);
+        let models = wire::read::<ModelUsage>(result.model_usage);
+        let window = models.as_ref().and_then(|models| models.context_window);
+        self.session.live.context_window = window.or(self.session.live.context_window);
+        let models = models.and_then(|models| models.sum);
         self.results = self.results.plus(main.unwrap_or_default());
         let before = models
             .filter(|total| {

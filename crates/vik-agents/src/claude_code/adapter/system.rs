@@ -8,10 +8,10 @@ use vik_core::event::Event;
 use vik_core::outcome::FailureClass;
 
 use super::ClaudeCode;
-use crate::Sink;
 use crate::claude_code::errors::class_of_code;
 use crate::claude_code::line::{ControlLine, Line, RateLimitLine, System, Task};
 use crate::wire::{self, Text};
+use crate::{RateLimit, Sink};
 
 impl ClaudeCode {
     pub(super) fn system<'a>(&mut self, line: &'a str, parsed: &Line<'a>, sink: &mut Sink<'_>) {
@@ -117,6 +117,12 @@ impl ClaudeCode {
                 .resets_at
                 .and_then(|at| Timestamp::from_second(at as i64).ok());
             self.resets_at = resets_at;
+        }
+        if let Some(utilization) = info.utilization {
+            self.session.live.rate_limit = Some(RateLimit {
+                used_percent: utilization * 100.0,
+                resets_at: info.resets_at.map(|at| at as i64),
+            });
         }
         sink(Event::RateLimit {
             status: info.status.map(|status| status.0),
