@@ -59,8 +59,9 @@ pub use sessions::{
 pub use sign_ins::{Link, SignIn, SignInView, SignInsPage, SignedIn};
 pub use spend::{DayView, LifeView, LimitView, SpendView};
 pub use status::{
-    ApiView, ApprovalView, Daemon, DaemonState, LedgerView, ParkedView, PullCounts, PullView, RejectedEdit,
-    SCHEMA, SessionView, StageDef, Status, TakenOverView, WaitingView, WorkflowView,
+    ApiView, ApprovalView, ContextView, Daemon, DaemonState, LedgerView, ParkedView, PullCounts, PullView,
+    RateLimitView, RejectedEdit, SCHEMA, SessionView, StageDef, Status, StoppingView, TakenOverView, WaitingView,
+    WaitsForView, WorkflowView,
 };
 pub use trace::{
     Author, BlameView, BlamedLines, BrokenRecord, IntentFile, IntentView, TraceCheck, TraceEntry,

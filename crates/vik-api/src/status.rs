@@ -295,6 +295,22 @@ pub struct SessionView {
     /// The session whose conversation it resumes.
     #[serde(default)]
     pub resumed_from: Option<String>,
+    /// What the agent waits for, while it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<WaitsForView>,
+    /// The speed of the answer that is arriving, estimated from its characters; absent if none
+    /// arrives, or not in parts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens_per_second: Option<f64>,
+    /// How full the context of the conversation is, if the agent reports it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<ContextView>,
+    /// The rate limit of the account, if the agent reports it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_limit: Option<RateLimitView>,
+    /// How far the stop of the agent is, while it is being stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopping: Option<StoppingView>,
     /// Its log.
     pub log: PathBuf,
     /// Whether messages of people reach the agent while it runs: `ready`, `not_yet`, `no`; `null` if
@@ -304,6 +320,50 @@ pub struct SessionView {
     /// Why messages do not reach it while it runs.
     #[serde(default)]
     pub not_steerable_because: Option<String>,
+}
+
+/// What a running agent waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WaitsForView {
+    /// `model`, `tool`, `person`.
+    pub kind: String,
+    /// For `tool`, its name; for `model`, what of its answer is arriving: `text`, `thinking`, `tool
+    /// input`.
+    pub detail: Option<String>,
+    /// Since when.
+    #[schemars(with = "String")]
+    pub since: Timestamp,
+}
+
+/// How full the context of a conversation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ContextView {
+    /// The tokens of the last request and its answer.
+    pub used: u64,
+    /// The size of the context in tokens, if it is known.
+    pub window: Option<u64>,
+}
+
+/// How much of a rate limit is used.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RateLimitView {
+    /// From 0 to 100.
+    pub used_percent: f64,
+    /// When it is reset, if that is known.
+    #[schemars(with = "Option<String>")]
+    pub resets_at: Option<Timestamp>,
+}
+
+/// How far the stop of an agent is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StoppingView {
+    /// The reason.
+    pub why: String,
+    /// The step of the stop ladder by its timetable: `interrupt`, `terminate`, `kill`.
+    pub step: String,
+    /// When the next step comes, unless the agent has ended before.
+    #[schemars(with = "Option<String>")]
+    pub next_step_at: Option<Timestamp>,
 }
 
 /// A request that waits for a person: `vik approve`, `vik deny`.

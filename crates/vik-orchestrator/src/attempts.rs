@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tracing::Span;
-use vik_api::SessionView;
+use vik_api::{ContextView, RateLimitView, SessionView, StoppingView, WaitsForView};
 use vik_core::attempt::Start;
 use vik_core::ids::AttemptId;
 use vik_core::limits::Spend;
@@ -17,6 +17,9 @@ use vik_session::attempt::{
 };
 
 use crate::effects::Task;
+
+/// An answer that has paused for longer has no speed.
+const MAX_SPEED_AGE: SignedDuration = SignedDuration::from_secs(5);
 
 pub(crate) struct RunningAttempt {
     pub(crate) start: Box<Start>,
@@ -41,6 +44,10 @@ impl RunningAttempt {
             Some(Steering::NotYet) => (Some("not_yet"), None),
             Some(Steering::No { why }) => (Some("no"), Some(why)),
         };
+        let now = Timestamp::now();
+        let is_fresh = facts
+            .last_event_at
+            .is_some_and(|at| now.duration_since(at) < MAX_SPEED_AGE);
         SessionView {
             session_id: start.attempt_id.to_string(),
             issue_id: start.issue.id.clone(),
@@ -60,6 +67,28 @@ impl RunningAttempt {
             budget: start.budget.into(),
             adopted: self.adopted,
             resumed_from: start.resume.as_ref().map(|resume| resume.attempt_id.to_string()),
+            waits_for: facts.waits_for.map(|waits| WaitsForView {
+                kind: waits.kind.as_str().to_owned(),
+                detail: waits.detail,
+                since: waits.since,
+            }),
+            tokens_per_second: facts.tokens_per_second.filter(|_| is_fresh),
+            context: facts.context.map(|context| ContextView {
+                used: context.used,
+                window: context.window,
+            }),
+            rate_limit: facts.rate_limit.map(|limit| RateLimitView {
+                used_percent: limit.used_percent,
+                resets_at: limit.resets_at,
+            }),
+            stopping: facts.stopping.map(|stopping| {
+                let (step, next_step_at) = stopping.step(now);
+                StoppingView {
+                    why: stopping.why,
+                    step: step.as_str().to_owned(),
+                    next_step_at,
+                }
+            }),
             log: self.log.clone(),
             steerable: steerable.map(str::to_owned),
             not_steerable_because,

@@ -15,7 +15,7 @@ use vik_store::{AttemptFailure, Step};
 
 use super::acceptance::{Acceptance, Unaccepted};
 use super::commands::StopCause;
-use super::live::LivePhase;
+use super::live::{LivePhase, Waiting, WaitsFor};
 
 /// The maximum length of a message in a reason.
 const LONGEST_REASON: usize = 2000;
@@ -41,6 +41,7 @@ impl Acceptance<'_> {
                 self.cx().attempt.updates.set_facts(|facts| {
                     facts.phase = LivePhase::Awaiting;
                     facts.activity = None;
+                    facts.waits_for = Some(WaitsFor::since(Timestamp::now(), Waiting::Person, None));
                 });
                 self.cx().attempt.updates.awaits(Some(Box::new(request.clone())));
                 let answered = self.wait_for_answer(&request).await?;
@@ -54,6 +55,10 @@ impl Acceptance<'_> {
                 answered
             }
         };
+        self.cx()
+            .attempt
+            .updates
+            .set_facts(|facts| facts.waits_for = None);
         self.cx().attempt.updates.awaits(None);
         judge(&answered)
     }

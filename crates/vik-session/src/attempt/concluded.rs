@@ -53,6 +53,10 @@ impl<'a> Concluded<'a> {
     pub(super) async fn hand_over(mut self) -> Finish {
         let cx = self.cx;
         cx.remove_output_file();
+        // A process that is left may still write.
+        if self.ended.result.failure_class != Some(FailureClass::UnprovenEnd) {
+            cx.remove_partial_lines().await;
+        }
         failpoint::reach("log_ended");
         // The lock is held until the end.
         let acquired = std::mem::take(&mut self.acquired);

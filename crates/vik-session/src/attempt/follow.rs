@@ -7,6 +7,7 @@
 //! ([`lines`]).
 
 mod kept;
+mod life;
 mod lines;
 
 use std::borrow::Cow;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use vik_agents::{Adapter, AgentRequest, ApprovalRequest, Verdict};
+use vik_agents::{Adapter, AgentRequest, ApprovalRequest, Arriving, Verdict};
 use vik_core::event::Event;
 use vik_core::ids::MessageId;
 use vik_core::message::Message;
@@ -29,13 +30,20 @@ use vik_session_log::SessionLog;
 use vik_store::StoreError;
 
 pub use self::kept::KeptOutput;
+pub(super) use self::lines::LONGEST_LINE;
 use vik_workspace::fs as private;
 
+use self::life::{SignsOfLife, Speed};
 use self::lines::{Line, Lines};
+use super::live::{Context, Facts, RateLimit, Waiting, WaitsFor};
 use super::updates::UpdateSender;
 
 /// The shortest and the longest wait between two polls.
 const POLL_INTERVAL: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(250));
+
+/// The wait after output that gave no event, such as a part of an answer: more of it follows soon,
+/// and nothing waits for it.
+const STREAM_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The number of bytes that are read before other tasks may run.
 const SLICE_BYTES: usize = 256 * 1024;
@@ -92,8 +100,13 @@ pub struct OutputReader {
     lines: Lines,
     updates: UpdateSender,
     poll_wait: Duration,
-    last_activity: Instant,
+    life: SignsOfLife,
+    speed: Speed,
     tools: OpenTools,
+    /// When the agent's model last gave an event, or the agent was started.
+    model_since: Timestamp,
+    /// Since when the agent waits for a person.
+    person_since: Option<Timestamp>,
     /// Requests of the agent that the caller has not taken yet.
     requests: Vec<AgentRequest>,
     kept: KeptOutput,
@@ -106,20 +119,39 @@ pub struct OutputReader {
 
 /// The open tool calls, oldest first. A call may end in the same poll in which the next one starts.
 #[derive(Debug, Default)]
-struct OpenTools(Vec<(String, Instant)>);
+struct OpenTools(Vec<OpenTool>);
+
+#[derive(Debug)]
+struct OpenTool {
+    id: String,
+    name: String,
+    since: Instant,
+    opened_at: Timestamp,
+}
+
+impl OpenTool {
+    fn new(id: &str, name: &str) -> Self {
+        Self {
+            id: id.to_owned(),
+            name: name.to_owned(),
+            since: Instant::now(),
+            opened_at: Timestamp::now(),
+        }
+    }
+}
 
 impl OpenTools {
     fn on_event(&mut self, event: &Event<'_>) {
         match event {
-            Event::ToolCall { call_id, .. } => {
+            Event::ToolCall { call_id, tool, .. } => {
                 let new = head(call_id, MAX_TOOL_ID);
-                if self.0.len() < MAX_OPEN_TOOLS && self.0.iter().all(|(id, _)| id != new) {
-                    self.0.push((new.to_owned(), Instant::now()));
+                if self.0.len() < MAX_OPEN_TOOLS && self.0.iter().all(|open| open.id != new) {
+                    self.0.push(OpenTool::new(new, head(tool, MAX_TOOL_ID)));
                 }
             }
             Event::ToolResult { call_id, .. } => {
                 let ended = head(call_id, MAX_TOOL_ID);
-                self.0.retain(|(id, _)| id != ended);
+                self.0.retain(|open| open.id != ended);
             }
             _ => {}
         }
@@ -128,13 +160,13 @@ impl OpenTools {
     /// Adopts the adapter's count of open calls, as the end of a turn closes all calls.
     fn set_count(&mut self, count: usize) {
         if self.0.is_empty() && count > 0 {
-            self.0.push((String::new(), Instant::now()));
+            self.0.push(OpenTool::new("", ""));
         }
         self.0.drain(..self.0.len().saturating_sub(count));
     }
 
     fn oldest(&self) -> Option<Instant> {
-        self.0.first().map(|(_, since)| *since)
+        self.0.first().map(|open| open.since)
     }
 }
 
@@ -183,13 +215,24 @@ impl OutputReader {
             lines: Lines::default(),
             updates,
             poll_wait: POLL_INTERVAL.0,
-            last_activity: Instant::now(),
+            life: SignsOfLife::default(),
+            speed: Speed::default(),
+            model_since: Timestamp::now(),
+            person_since: None,
             tools: OpenTools::default(),
             kept,
             overrun: None,
             log_error: None,
             answered: false,
         })
+    }
+
+    /// Bounds for how long lines that only show a connection count as activity: as long as the
+    /// timeout that they delay, after the last other line.
+    #[must_use]
+    pub fn with_stall_timeout(mut self, timeout: Duration) -> Self {
+        self.life.set_heartbeat_limit(timeout);
+        self
     }
 
     /// Returns the wait before the next poll.
@@ -202,7 +245,7 @@ impl OutputReader {
         if self.tools.oldest().is_some() {
             Duration::ZERO
         } else {
-            self.last_activity.elapsed()
+            self.life.silence()
         }
     }
 
@@ -215,14 +258,39 @@ impl OutputReader {
 
     /// Records activity outside of the raw output, such as on stderr.
     pub fn mark_active(&mut self) {
-        self.last_activity = Instant::now();
+        self.life.on_content();
     }
 
     /// Restarts the times of inactivity and open calls because the agent waits for a person.
     pub fn pause_timers(&mut self) {
         let now = Instant::now();
-        self.last_activity = now;
-        self.tools.0.iter_mut().for_each(|(_, since)| *since = now);
+        self.life.on_content();
+        self.tools.0.iter_mut().for_each(|open| open.since = now);
+    }
+
+    /// Records whether the agent waits for a person.
+    pub fn set_waits_for_person(&mut self, waits: bool) {
+        if waits != self.person_since.is_some() {
+            self.person_since = waits.then(Timestamp::now);
+            let waits_for = self.waits_for();
+            self.updates.set_facts(|facts| facts.waits_for = Some(waits_for));
+        }
+    }
+
+    fn waits_for(&self) -> WaitsFor {
+        if let Some(since) = self.person_since {
+            return WaitsFor::since(since, Waiting::Person, None);
+        }
+        if let Some(open) = self.tools.0.first() {
+            let name = Some(open.name.clone()).filter(|name| !name.is_empty());
+            return WaitsFor::since(open.opened_at, Waiting::Tool, name);
+        }
+        let arriving = self.adapter.live().arriving.map(|arriving| match arriving {
+            Arriving::Text => "text",
+            Arriving::Thinking => "thinking",
+            Arriving::ToolInput => "tool input",
+        });
+        WaitsFor::since(self.model_since, Waiting::Model, arriving.map(str::to_owned))
     }
 
     /// Returns the overrun if the kept files use too much of the disk. From then on no events are
@@ -327,9 +395,19 @@ impl OutputReader {
                 self.write(SessionLog::flush);
                 return Ok(false);
             }
-            self.poll_wait = POLL_INTERVAL.0;
-            self.last_activity = Instant::now();
-            self.map_lines(|lines, raw, sink| lines.feed(raw, &slice[..count], sink));
+            let heartbeats = self.adapter.live().heartbeats;
+            let mapped = self.map_lines(|lines, raw, sink| lines.feed(raw, &slice[..count], sink));
+            let heartbeats = self.adapter.live().heartbeats - heartbeats;
+            if mapped.lines > 0 && heartbeats == mapped.lines {
+                self.life.on_heartbeat();
+            } else {
+                self.life.on_content();
+            }
+            self.poll_wait = if mapped.lines > 0 && mapped.events == 0 {
+                STREAM_INTERVAL
+            } else {
+                POLL_INTERVAL.0
+            };
             if self.overrun.is_none() {
                 self.overrun = self.kept.overrun();
                 if self.overrun.is_some() {
@@ -369,7 +447,7 @@ impl OutputReader {
         Ok(())
     }
 
-    fn map_lines(&mut self, split: impl FnOnce(&mut Lines, &File, &mut dyn FnMut(Line<'_>))) {
+    fn map_lines(&mut self, split: impl FnOnce(&mut Lines, &File, &mut dyn FnMut(Line<'_>))) -> Mapped {
         let mut mapper = Mapper {
             at: Timestamp::now(),
             masker: vik_mask::process(),
@@ -380,15 +458,36 @@ impl OutputReader {
             logged: &mut self.logged,
             requests: &mut self.requests,
             answered: &mut self.answered,
+            mapped: Mapped::default(),
         };
         split(&mut self.lines, &self.raw, &mut |line| mapper.line(line));
+        let mapped = mapper.mapped;
+        if mapped.events > 0 {
+            self.model_since = Timestamp::now();
+        }
+        mapped
     }
 
     fn track(&mut self) {
         self.tools.set_count(self.adapter.open_tools());
         let (usage, cost_usd) = self.adapter.usage();
         let (events, activity) = (self.log.len(), self.adapter.activity().map(str::to_owned));
+        let live = self.adapter.live();
+        self.speed.on_arrived(Instant::now(), live.arrived_chars);
+        let waits_for = self.waits_for();
+        let is_answering = waits_for.kind == Waiting::Model && live.arriving.is_some();
+        let tokens_per_second = self.speed.tokens_per_second().filter(|_| is_answering);
         self.updates.set_facts(|facts| {
+            facts.waits_for = Some(waits_for);
+            facts.tokens_per_second = tokens_per_second;
+            facts.context = live.context_used.map(|used| Context {
+                used,
+                window: live.context_window,
+            });
+            facts.rate_limit = live.rate_limit.map(|limit| RateLimit {
+                used_percent: limit.used_percent,
+                resets_at: limit.resets_at.and_then(|at| Timestamp::from_second(at).ok()),
+            });
             facts.last_event_at = Some(Timestamp::now());
             facts.events = events;
             facts.activity = activity;
@@ -413,6 +512,7 @@ impl OutputReader {
         }
         self.map_lines(Lines::finish);
         self.track();
+        self.updates.set_facts(Facts::on_agent_ended);
         self.write(SessionLog::flush);
         Ok(Finished {
             adapter: self.adapter,
@@ -430,6 +530,14 @@ impl OutputReader {
     }
 }
 
+/// What was mapped at once.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mapped {
+    lines: u64,
+    /// The events that show what the agent does; usage and rate limits do not.
+    events: u64,
+}
+
 /// Maps lines to events, and writes those that the log does not contain.
 struct Mapper<'f> {
     at: Timestamp,
@@ -441,10 +549,12 @@ struct Mapper<'f> {
     logged: &'f mut u64,
     requests: &'f mut Vec<AgentRequest>,
     answered: &'f mut bool,
+    mapped: Mapped,
 }
 
 impl Mapper<'_> {
     fn line(&mut self, line: Line<'_>) {
+        self.mapped.lines += 1;
         match line {
             Line::Whole(line) => self.whole(line),
             Line::Cut { head, bytes, offset } => self.cut(head, bytes, offset),
@@ -463,7 +573,7 @@ impl Mapper<'_> {
             // Much slower.
             Err(_) => String::from_utf8_lossy(line),
         };
-        let masked = self.masker.mask_json(&text);
+        let masked_line = self.masker.mask_json(&text);
         let Self {
             adapter,
             log,
@@ -472,11 +582,16 @@ impl Mapper<'_> {
             logged,
             at,
             answered,
+            mapped,
             ..
         } = self;
-        adapter.line(masked.as_bytes(), &mut |event: Event<'_>| {
+        adapter.line(masked_line.as_bytes(), &mut |event: Event<'_>| {
             tools.on_event(&event);
             **answered |= event.is_answer();
+            mapped.events += u64::from(!matches!(
+                event,
+                Event::TokenUsage { .. } | Event::RateLimit { .. }
+            ));
             if **logged > 0 {
                 **logged -= 1;
             } else if log_error.is_none() {

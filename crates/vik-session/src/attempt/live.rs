@@ -1,5 +1,7 @@
 //! The current activity of an attempt, for `status` and the progress lines.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use tokio::sync::watch;
 use vik_core::outcome::Usage;
@@ -58,6 +60,118 @@ pub struct Facts {
     pub cost_usd: Option<f64>,
     /// Whether people can send messages to the agent; `None` before the attempt is recorded.
     pub steering: Option<Steering>,
+    /// What the agent waits for, while it runs.
+    pub waits_for: Option<WaitsFor>,
+    /// The speed of the answer that arrives, estimated from its characters.
+    pub tokens_per_second: Option<f64>,
+    pub context: Option<Context>,
+    pub rate_limit: Option<RateLimit>,
+    /// Set while the agent is being stopped.
+    pub stopping: Option<Stopping>,
+}
+
+impl Facts {
+    /// Removes what is true only while the agent runs.
+    pub(super) fn on_agent_ended(&mut self) {
+        self.waits_for = None;
+        self.tokens_per_second = None;
+        self.stopping = None;
+    }
+}
+
+/// Whom or what an agent waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    Model,
+    Tool,
+    Person,
+}
+
+impl Waiting {
+    /// Returns the name used in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Model => "model",
+            Self::Tool => "tool",
+            Self::Person => "person",
+        }
+    }
+}
+
+/// What an agent waits for, and since when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitsFor {
+    pub kind: Waiting,
+    /// The name of the tool, or what of the model's answer arrives.
+    pub detail: Option<String>,
+    pub since: Timestamp,
+}
+
+impl WaitsFor {
+    pub(super) fn since(since: Timestamp, kind: Waiting, detail: Option<String>) -> Self {
+        Self { kind, detail, since }
+    }
+}
+
+/// How full the context of a conversation is, in tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Context {
+    /// What the last request and its answer take.
+    pub used: u64,
+    pub window: Option<u64>,
+}
+
+/// How much of a rate limit is used.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RateLimit {
+    /// From 0 to 100.
+    pub used_percent: f64,
+    pub resets_at: Option<Timestamp>,
+}
+
+/// A stop of an agent that is under way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stopping {
+    pub why: String,
+    pub since: Timestamp,
+    /// How long the agent has to react to the interrupt, and then to the termination.
+    pub graces: (Duration, Duration),
+    /// Whether the first steps were skipped.
+    pub is_killed: bool,
+}
+
+/// A step of the stop ladder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopStep {
+    Interrupt,
+    Terminate,
+    Kill,
+}
+
+impl StopStep {
+    /// Returns the name used in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Interrupt => "interrupt",
+            Self::Terminate => "terminate",
+            Self::Kill => "kill",
+        }
+    }
+}
+
+impl Stopping {
+    /// Returns the step that the shim has reached by its timetable, and when the next one comes.
+    pub fn step(&self, now: Timestamp) -> (StopStep, Option<Timestamp>) {
+        let terminate_at = self.since.checked_add(self.graces.0).unwrap_or(Timestamp::MAX);
+        let kill_at = terminate_at.checked_add(self.graces.1).unwrap_or(Timestamp::MAX);
+        if self.is_killed || now >= kill_at {
+            (StopStep::Kill, None)
+        } else if now >= terminate_at {
+            (StopStep::Terminate, Some(kill_at))
+        } else {
+            (StopStep::Interrupt, Some(terminate_at))
+        }
+    }
 }
 
 /// A reader of the facts of an attempt; cheap to clone. After the end it shows the last ones.

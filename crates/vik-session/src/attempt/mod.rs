@@ -40,6 +40,7 @@ mod login;
 mod messages;
 mod opened;
 mod outputs;
+mod partial_lines;
 mod prepare;
 mod prepared;
 mod prompt;
@@ -64,7 +65,9 @@ pub use context::{issue_context, sample_session, stage_context};
 pub use finish::{AttemptEnd, Finish};
 pub use follow::{FollowError, KeptOutput, OutputReader};
 pub use handle::{AttemptHandle, AttemptLink};
-pub use live::{Facts, Live, LivePhase, Steering};
+pub use live::{
+    Context, Facts, Live, LivePhase, RateLimit, Steering, StopStep, Stopping, Waiting, WaitsFor,
+};
 #[cfg(test)]
 pub use login::read_login;
 pub use opened::Attempt;

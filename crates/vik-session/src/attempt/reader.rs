@@ -24,6 +24,7 @@ impl AttemptContext<'_> {
             self.attempt.updates.clone(),
             self.kept_output(),
         )
+        .map(|reader| reader.with_stall_timeout(self.start().stage.stall_timeout.0))
         .map_err(|error| broken("cannot follow the agent", &error))
     }
 }

@@ -10,7 +10,7 @@ use vik_core::limits::{LimitHit, Spend};
 use vik_core::machine::Answered;
 use vik_core::outcome::FailureClass;
 use vik_core::workflow::Home;
-use vik_proc::{Handle, ProcessId, ShimSpec, StdoutMode, Supervised};
+use vik_proc::{Graces, Handle, ProcessId, ShimSpec, StdoutMode, Supervised};
 use vik_store::{AttemptFailure, ProcessRecord, Step, StoreError};
 use vik_workspace::Fingerprint;
 
@@ -19,7 +19,7 @@ use super::commands::AttemptCommands;
 use super::exited::{Detached, EndedTree, Exited};
 use super::follow::{FollowError, OutputReader};
 use super::full::overrun_failure;
-use super::live::LivePhase;
+use super::live::{LivePhase, Stopping, Waiting, WaitsFor};
 use super::opened::{AttemptContext, broken};
 use super::timeouts::Timeouts;
 use super::tool_calls::ToolCallApprovals;
@@ -111,9 +111,10 @@ impl<'a> Running<'a> {
             stopping,
             log_is_ended,
         } = self;
-        cx.attempt
-            .updates
-            .set_facts(|facts| facts.phase = LivePhase::Running);
+        cx.attempt.updates.set_facts(|facts| {
+            facts.phase = LivePhase::Running;
+            facts.waits_for = Some(WaitsFor::since(Timestamp::now(), Waiting::Model, None));
+        });
         let mut agent = WatchedAgent {
             cx,
             handle: supervised.handle(),
@@ -151,6 +152,7 @@ impl<'a> Running<'a> {
                 () = commands.killed(), if !killed => {
                     killed = true;
                     agent.handle.kill();
+                    agent.show_kill();
                 }
                 () = commands.detached(), if agent.is_working() => agent.detach(),
                 limits = commands.warned(warned) => {
@@ -183,6 +185,7 @@ impl<'a> Running<'a> {
                     if let Some(overrun) = reader.overrun().filter(|_| agent.is_working()) {
                         agent.stop(overrun_failure(&overrun));
                         agent.handle.kill();
+                        agent.show_kill();
                     }
                 }
             }
@@ -241,7 +244,25 @@ impl WatchedAgent<'_> {
             tracing::warn!(error = error.reason, "cannot record a stop in the journal");
         }
         self.handle.stop();
+        let graces = Graces::default();
+        let stopping = Stopping {
+            why: failure.plain_reason().to_owned(),
+            since: Timestamp::now(),
+            graces: (graces.int, graces.term),
+            is_killed: false,
+        };
+        let updates = &self.cx.attempt.updates;
+        updates.set_facts(|facts| facts.stopping = Some(stopping));
         self.course = Course::Stopping(failure);
+    }
+
+    /// Shows that the last step of the stop ladder was taken at once.
+    fn show_kill(&self) {
+        self.cx.attempt.updates.set_facts(|facts| {
+            if let Some(stopping) = &mut facts.stopping {
+                stopping.is_killed = true;
+            }
+        });
     }
 
     fn detach(&mut self) {

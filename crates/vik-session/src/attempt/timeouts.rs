@@ -35,7 +35,9 @@ impl<'a> Timeouts<'a> {
         approvals: Option<&ToolCallApprovals>,
     ) -> Option<AttemptFailure> {
         let stage = self.stage;
-        if approvals.is_some_and(|approvals| approvals.pending_request().is_some()) {
+        let waits_for_person = approvals.is_some_and(|approvals| approvals.pending_request().is_some());
+        reader.set_waits_for_person(waits_for_person);
+        if waits_for_person {
             // The attempt waits for a person, not for its agent.
             reader.pause_timers();
             return None;

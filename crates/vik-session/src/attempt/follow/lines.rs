@@ -9,7 +9,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 /// The maximum number of bytes of a line that is read as a whole.
-pub(super) const LONGEST_LINE: u64 = 8 * 1024 * 1024;
+pub(in crate::attempt) const LONGEST_LINE: u64 = 8 * 1024 * 1024;
 
 /// The maximum number of bytes that are buffered of an unfinished line.
 const MAX_HELD: usize = 256 * 1024;

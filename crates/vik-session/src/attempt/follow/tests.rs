@@ -169,7 +169,7 @@ async fn own_events_are_not_mistaken_for_agent_events() {
 
 /// Returns a line that is too long, and its length in bytes.
 fn overlong() -> (String, u64) {
-    let bytes = 3 * lines::LONGEST_LINE + 7;
+    let bytes = 3 * LONGEST_LINE + 7;
     ("x".repeat(usize::try_from(bytes).unwrap()), bytes)
 }
 
