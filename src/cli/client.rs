@@ -156,21 +156,31 @@ pub fn act(workflow: &Path, action: impl Into<Action>) -> Result<ActionOutcome, 
 fn apply_offline(workflow: &Path, command: Command) -> Result<ActionOutcome, Failure> {
     let issue = command.issue().cloned();
     let loaded = WorkflowFile::valid(&absolute(workflow), |_| {})?;
-    match vik_daemon::offline::apply(&loaded, command)? {
+    offline_outcome(vik_daemon::offline::apply(&loaded, command)?, issue.as_ref())
+}
+
+/// Returns the outcome of a command that was applied to the ledger.
+///
+/// # Errors
+/// If the command was refused.
+pub fn offline_outcome(result: CommandResult, issue: Option<&IssueId>) -> Result<ActionOutcome, Failure> {
+    match result {
         CommandResult::Done(count) => {
             super::warn("no daemon is running: recorded for the next `vik run`\n");
             Ok(ActionOutcome::Applied(count))
         }
         CommandResult::Sent(_) => Ok(ActionOutcome::Applied(1)),
-        CommandResult::Refused(refusal) => Err(api_view::message_refused(&refusal)),
         CommandResult::NoEffect(reason) => Ok(ActionOutcome::Nothing(reason.to_owned())),
-        CommandResult::UnknownIssue => {
-            let issue = issue.as_ref().map_or("", IssueId::as_str);
-            Err(api_view::unknown_issue(issue)
-                .hint("without a daemon, Vik knows only the issues that it has worked on or paused"))
-        }
-        CommandResult::UnknownStage { stage, known } => {
-            Err(api_view::unknown_stage(stage.as_str(), known.iter()))
-        }
+        refused => Err(offline_refusal(refused, issue)),
+    }
+}
+
+/// Returns the error of a command that was refused without a daemon.
+pub fn offline_refusal(result: CommandResult, issue: Option<&IssueId>) -> Failure {
+    match result {
+        CommandResult::Refused(refusal) => api_view::message_refused(&refusal),
+        CommandResult::UnknownStage { stage, known } => api_view::unknown_stage(stage.as_str(), known.iter()),
+        _ => api_view::unknown_issue(issue.map_or("", IssueId::as_str))
+            .hint("without a daemon, Vik knows only the issues that it has worked on or paused"),
     }
 }

@@ -7,8 +7,6 @@ use vik_api::Action;
 use vik_base::report::{ErrorCode, Exit, Failure, one_line};
 use vik_core::ids::IssueId;
 use vik_core::message::MAX_BYTES;
-use vik_core::scheduler::CommandResult;
-use vik_orchestrator::api_view;
 use vik_workflow::{WorkflowFile, absolute};
 
 use super::client::{self, ActionOutcome};
@@ -62,13 +60,8 @@ pub fn run(workflow: &Path, args: &HandbackArgs) -> CliResult {
 
 fn offline(workflow: &Path, issue: &IssueId, message: Option<String>) -> Result<ActionOutcome, Failure> {
     let loaded = WorkflowFile::valid(&absolute(workflow), |_| {})?;
-    match vik_daemon::offline::hand_back(&loaded, issue, message)? {
-        CommandResult::Done(count) => {
-            super::warn("no daemon is running: recorded for the next `vik run`\n");
-            Ok(ActionOutcome::Applied(count))
-        }
-        CommandResult::NoEffect(why) => Ok(ActionOutcome::Nothing(why.to_owned())),
-        CommandResult::UnknownIssue => Err(api_view::unknown_issue(issue.as_str())
-            .hint("without a daemon, Vik knows only the issues that it has worked on or paused")),
-    }
+    client::offline_outcome(
+        vik_daemon::offline::hand_back(&loaded, issue, message)?,
+        Some(issue),
+    )
 }

@@ -82,7 +82,7 @@ fn send(workflow: &Path, message: NewMessage, json: bool) -> CliResult {
                     message: MessageView::from(*message),
                     delivery: without_daemon(),
                 },
-                other => return Err(refused(other, &issue)),
+                other => return Err(client::offline_refusal(other, Some(&issue))),
             }
         }
         Err(error) => return Err(error),
@@ -214,7 +214,7 @@ fn withdraw(workflow: &Path, issue: &IssueId, id: &str, json: bool) -> CliResult
             };
             match offline(workflow, Command::WithdrawMessage(withdrawal))? {
                 CommandResult::Done(_) => {}
-                other => return Err(refused(other, issue)),
+                other => return Err(client::offline_refusal(other, Some(issue))),
             }
         }
         Err(error) => return Err(error),
@@ -242,14 +242,6 @@ fn without_daemon() -> Delivery {
         agent: None,
         because: Some("no daemon is running".to_owned()),
         hint: Some("`vik run`".to_owned()),
-    }
-}
-
-fn refused(result: CommandResult, issue: &IssueId) -> Failure {
-    match result {
-        CommandResult::Refused(refusal) => api_view::message_refused(&refusal),
-        _ => api_view::unknown_issue(issue.as_str())
-            .hint("without a daemon, Vik knows only the issues that it has worked on or paused"),
     }
 }
 

@@ -60,8 +60,8 @@ pub use sign_ins::{Link, SignIn, SignInView, SignInsPage, SignedIn};
 pub use spend::{DayView, LifeView, LimitView, SpendView};
 pub use status::{
     ApiView, ApprovalView, ContextView, Daemon, DaemonState, LedgerView, ParkedView, PullCounts, PullView,
-    RateLimitView, RejectedEdit, SCHEMA, SessionView, StageDef, Status, StoppingView, TakenOverView, WaitingView,
-    WaitsForView, WorkflowView,
+    RateLimitView, RejectedEdit, SCHEMA, SessionView, StageDef, Status, StoppingView, TakenOverView,
+    WaitingView, WaitsForView, WorkflowView,
 };
 pub use trace::{
     Author, BlameView, BlamedLines, BrokenRecord, IntentFile, IntentView, TraceCheck, TraceEntry,

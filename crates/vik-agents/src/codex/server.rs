@@ -27,8 +27,9 @@ use vik_core::workflow::{AgentProfile, Permission};
 use super::adapter::Codex;
 use super::line::Item;
 use super::message::{
-    Delta, ErrorNotification, ErrorText, FileChange, ItemNotification, Limits, Message, RateLimitsNotification,
-    Resolved, ThreadRef, ThreadResult, TurnNotification, UsageNotification, UserNotification, Warning,
+    Delta, ErrorNotification, ErrorText, FileChange, ItemNotification, Limits, Message,
+    RateLimitsNotification, Resolved, ThreadRef, ThreadResult, TurnNotification, UsageNotification,
+    UserNotification, Warning,
 };
 use crate::launch::path_text;
 use crate::reader::LineReader;

@@ -25,7 +25,9 @@ pub(crate) use adapter::Vex;
 use vik_core::workflow::{AgentProfile, Runtime};
 
 use crate::login::configured_folder;
-use crate::{Adapter, Driver, InitialInput, Launch, LaunchContext, LaunchError, LoginSign, PreviousTotal};
+use crate::{
+    Adapter, Driver, InitialInput, InputMode, Launch, LaunchContext, LaunchError, LoginSign, PreviousTotal,
+};
 
 const HOME_VARIABLE: &str = "VEX_HOME";
 const MAX_SESSION_ID_BYTES: usize = 128;
@@ -43,12 +45,12 @@ impl Driver for VexDriver {
 
     fn terminal_session(&self, cx: &LaunchContext<'_>) -> Result<Option<Launch>, LaunchError> {
         let cx = LaunchContext {
-            interactive: true,
+            input: InputMode::Approvals,
             ..*cx
         };
         let mut launch = launch::launch(self, &cx)?;
-        // A person answers, and not a program.
-        launch.argv.retain(|arg| arg != "--json");
+        // A person writes and answers, and not a program.
+        launch.argv.retain(|arg| arg != "--json" && arg != "--messages");
         Ok(Some(launch))
     }
 

@@ -19,5 +19,6 @@ export const EVENT_LABELS = {
   resume_failed: "Not resumed",
   limit: "Limit",
   output: "Output",
+  person_message: "Person",
   ended: "Ended",
 };

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use jiff::Timestamp;
-use vik_agents::{Launch, LaunchContext, driver};
+use vik_agents::{InputMode, Launch, LaunchContext, driver};
 use vik_base::report;
 use vik_core::attempt::Resume;
 use vik_core::ids::AttemptId;
@@ -152,7 +152,7 @@ impl PersonSession {
             resume: self.conversation(),
             budget: Default::default(),
             in_sandbox,
-            interactive: false,
+            input: InputMode::Prompt,
             scope: self.spec.start.intent.scope.as_ref(),
             is_root: nix::unistd::geteuid().is_root(),
             environment: &host.environment.shared(),
