@@ -253,7 +253,7 @@ impl Control {
 
     /// Handles the repetition of a line of the input.
     pub(super) fn on_replay(&mut self, uuid: Option<&str>) {
-        // The prompt has no id of Vik's: its id is in no message.
+        // The prompt has an id of Claude Code's own, which is in no message.
         if let Some(id) = uuid.and_then(message_id) {
             self.outbox.push(AgentRequest::MessageTaken { id });
         }

@@ -8,12 +8,12 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use vik_agents::{AgentRequest, driver};
 use vik_base::{failpoint, report};
-use vik_core::attempt::Start;
 use vik_core::event::{Event, LogLine, LoggedEvent};
 use vik_core::ids::MessageId;
 use vik_core::message::Message;
@@ -50,13 +50,13 @@ pub(super) fn not_steerable_because(profile: &AgentProfile, asks: bool) -> Optio
 
 /// Returns the messages of people that waited when the attempt started, for its prompt; "" if there
 /// are none.
-pub(super) fn prompt_section(start: &Start) -> String {
+pub(super) fn prompt_section(messages: &[Message]) -> String {
     let mut out = String::new();
-    if start.messages.is_empty() {
+    if messages.is_empty() {
         return out;
     }
     out.push_str("\n\n---\nVik: a person sent these messages\n");
-    for Message { by, at, text, .. } in &start.messages {
+    for Message { by, at, text, .. } in messages {
         let _ = write!(out, "\n{by}, {at:.0}:\n{}\n", text.trim_end());
     }
     out
@@ -69,6 +69,20 @@ pub(super) struct MessageEvents {
 }
 
 impl MessageEvents {
+    /// Reads the log of an attempt that an earlier daemon may have written.
+    fn read(log: &Path) -> Self {
+        let text = std::fs::read(log).unwrap_or_default();
+        let lines = text.split(|byte| *byte == b'\n');
+        let events = lines.filter_map(|line| serde_json::from_slice::<LogLine>(line).ok());
+        let logged = events.filter_map(|line| match line.event {
+            LoggedEvent::Known(Event::PersonMessage { id, state, .. }) => Some((id, state.into_owned())),
+            _ => None,
+        });
+        Self {
+            logged: logged.collect(),
+        }
+    }
+
     /// Returns the event of a message in this state, unless the log contains it.
     fn next<'m>(&mut self, message: &'m Message, state: &'static str) -> Option<Event<'m>> {
         let has_text = matches!(state, IN_PROMPT | SENT);
@@ -108,16 +122,7 @@ impl AttemptContext<'_> {
         if has_none {
             return MessageEvents::default();
         }
-        let text = std::fs::read(self.files.log()).unwrap_or_default();
-        let lines = text.split(|byte| *byte == b'\n');
-        let events = lines.filter_map(|line| serde_json::from_slice::<LogLine>(line).ok());
-        let logged = events.filter_map(|line| match line.event {
-            LoggedEvent::Known(Event::PersonMessage { id, state, .. }) => Some((id, state.into_owned())),
-            _ => None,
-        });
-        MessageEvents {
-            logged: logged.collect(),
-        }
+        MessageEvents::read(&self.files.log())
     }
 
     /// Reports the messages in the prompt of an agent that runs, or has run.
@@ -143,8 +148,10 @@ impl AttemptContext<'_> {
                 continue;
             };
             let journal = self.journal();
-            let sent = journal.messages().find(|(message, _)| message.id == *id);
-            if let Some(event) = sent.and_then(|(message, _)| events.next(message, TAKEN)) {
+            let Some((message, _)) = journal.messages().find(|(message, _)| message.id == *id) else {
+                continue;
+            };
+            if let Some(event) = events.next(message, TAKEN) {
                 log.push(Timestamp::now(), &event)?;
             }
             self.attempt.updates.message_taken(*id);
@@ -298,6 +305,10 @@ impl Messages {
 
     /// Handles a message that the agent has taken.
     pub(super) fn on_taken(&mut self, id: MessageId, reader: &mut OutputReader) -> Result<(), FollowError> {
+        // Claude Code gives the prompt an id, too.
+        if !self.untaken.iter().any(|message| message.id == id) {
+            return Ok(());
+        }
         // The message starts another turn, or is part of the running one.
         self.turn_ended = false;
         self.leave(id, TAKEN, reader)?;
@@ -356,3 +367,6 @@ impl Messages {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -54,7 +54,7 @@ impl ScriptRunner<'_> {
         }
         let mut added = intent::section(&self.cx.start().intent, &source, &fence);
         added.push_str(&human_message(self.cx.start(), &source));
-        added.push_str(&messages::prompt_section(self.cx.start()));
+        added.push_str(&messages::prompt_section(&self.cx.start().messages));
         added.push_str(&self.cx.output_section(&source, &fence));
         let written = self.write_prompt(workdir, &prompt.parts, &fence, &added).await;
         if written.is_err() && self.cx.disk_fails().await {

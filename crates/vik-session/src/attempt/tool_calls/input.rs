@@ -29,7 +29,7 @@ pub(in crate::attempt) struct Input {
 
 impl Input {
     /// Opens the file and reads the lines that were sent before.
-    pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
+    pub(in crate::attempt) fn open(path: &Path) -> Result<Self, StoreError> {
         let read = |source| StoreError::Read {
             path: path.to_owned(),
             source,
