@@ -125,7 +125,7 @@ pub enum Verb {
     ///
     /// Lists and withdraws messages that wait, too.
     Message(MessageArgs),
-    /// Take an issue over from its agent, and continue its conversation in the terminal
+    /// Take an issue over from its agent, to continue its conversation
     Takeover(TakeoverArgs),
     /// Hand an issue back that was taken over
     Handback(HandbackArgs),

@@ -1,7 +1,15 @@
 //! People take issues over from their agents and hand them back, with the real binary.
 
-use nix::sys::signal::Signal;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Stdio};
+
+use nix::pty::{OpenptyResult, openpty};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
+use vik_testkit::alive;
 
 use crate::support::*;
 
@@ -168,5 +176,171 @@ fn bad_takeover_changes_nothing() {
     assert_eq!((held(&world).len(), world.sessions("1").len()), (0, 1));
     // An issue without an attempt has nothing to open.
     world.tracker.add("2", "Two", "later");
+    daemon.stop();
+}
+
+/// Arms a fail point. Returns the folder for `VIK_CRASH_DIR`, and the file that shows that it is
+/// reached.
+fn arm(world: &World, point: &str) -> (String, std::path::PathBuf) {
+    let crash = world.env.path("crash");
+    std::fs::create_dir_all(&crash).unwrap();
+    std::fs::write(crash.join(format!("{point}.armed")), "").unwrap();
+    (
+        crash.to_str().unwrap().to_owned(),
+        crash.join(format!("{point}.hit")),
+    )
+}
+
+#[test]
+fn daemon_killed_between_stop_and_end_keeps_the_hold() {
+    let world = working();
+    let (crash, hit) = arm(&world, "agent_ended");
+    let daemon = world.start_with(&["run"], &[("VIK_CRASH_DIR", &crash)]);
+    up(&world, 1);
+    let takes = world.start(&["takeover", "1"]);
+    eventually("the agent has ended", || hit.exists());
+    daemon.signal(Signal::SIGKILL);
+    let _ = daemon.done();
+    takes.done().expect(4);
+    let daemon = world.daemon();
+    world.vik(&["takeover", "1"]).expect(0);
+    world.sessions("1")[0].expect("cancelled", None);
+    change(&world);
+    world.vik(&["handback", "1", "-m", "add a test"]).expect(0);
+    is_handed_back(&world, 2);
+    daemon.stop().expect(0);
+}
+
+#[test]
+fn death_during_takeover_and_handback_records_each_change_once() {
+    let world = working();
+    let (crash, hit) = arm(&world, "person_traced");
+    let daemon = world.start_with(&["run"], &[("VIK_CRASH_DIR", &crash)]);
+    up(&world, 1);
+    let (crash, taken) = arm(&world, "taken_over");
+    let takes = world.start_with(&["takeover", "1"], &[("VIK_CRASH_DIR", &crash)]);
+    eventually("the state is recorded", || taken.exists());
+    takes.signal(Signal::SIGKILL);
+    let _ = takes.done();
+    std::fs::remove_file(taken).unwrap();
+    world.vik(&["takeover", "1"]).expect(0);
+    change(&world);
+    let gives = world.start(&["handback", "1"]);
+    eventually("the change is recorded", || hit.exists());
+    daemon.signal(Signal::SIGKILL);
+    let _ = daemon.done();
+    assert_ne!(gives.done().code, 0);
+    let daemon = world.daemon();
+    assert_eq!(held(&world).len(), 1, "the hold has not ended");
+    world.vik(&["handback", "1", "-m", "add a test"]).expect(0);
+    is_handed_back(&world, 2);
+    let log = world
+        .vik(&["trace", "log", "1", "--json"])
+        .expect(0)
+        .json()
+        .to_string();
+    assert_eq!(log.matches("\"by\":\"a person (").count(), 1, "{log}");
+    daemon.stop().expect(0);
+}
+
+/// A command of `vik` in a terminal.
+struct Typed {
+    child: Child,
+    screen: File,
+}
+
+impl Typed {
+    fn start(world: &World, args: &[&str], env: &[(&str, &str)]) -> Self {
+        let OpenptyResult { master, slave } = openpty(None, None).unwrap();
+        let side = || Stdio::from(slave.try_clone().unwrap());
+        let mut command = world.env.vik(args);
+        command.env("SHELL", "/bin/sh").envs(env.iter().copied());
+        let child = command
+            .stdin(side())
+            .stdout(side())
+            .stderr(side())
+            .spawn()
+            .unwrap();
+        Self {
+            child,
+            screen: master.into(),
+        }
+    }
+
+    fn type_line(&mut self, line: &str) {
+        self.screen.write_all(format!("{line}\n").as_bytes()).unwrap();
+    }
+
+    /// Waits for the end. Returns the exit code and what the terminal showed.
+    fn end(mut self) -> (Option<i32>, String) {
+        let mut shown = Vec::new();
+        // The end of the last process is an error on Linux.
+        let _ = self.screen.read_to_end(&mut shown);
+        let code = self.child.wait().unwrap().code();
+        (code, String::from_utf8_lossy(&shown).into_owned())
+    }
+}
+
+#[test]
+fn session_opens_in_the_workspace_and_nothing_of_it_stays() {
+    let world = working();
+    let daemon = world.daemon();
+    up(&world, 1);
+    let mut typed = Typed::start(&world, &["takeover", "1", "--open"], &[]);
+    typed.type_line("tty > seen; echo $VIK_STAGE $VIK_ISSUE_ID >> seen; sleep 1000 & echo $! > left");
+    let left = world.workspace("1").join("left");
+    eventually("the session runs", || {
+        std::fs::read_to_string(&left).is_ok_and(|text| text.ends_with('\n'))
+    });
+    // A second session and the hand-back wait for the end of the first one.
+    let busy = world.vik(&["handback", "1"]).expect(1);
+    assert!(busy.err.contains("close the session"), "{}", busy.err);
+    // What runs in it cannot control the daemon.
+    typed.type_line(&format!(
+        "{} resume > refused 2>&1; exit",
+        env!("CARGO_BIN_EXE_vik")
+    ));
+    let (code, shown) = typed.end();
+    assert_eq!(code, Some(0), "{shown}");
+    let seen = world.workspace_file("1", "seen");
+    assert!(
+        seen.starts_with("/dev/pts/") && seen.ends_with("work 1\n"),
+        "{seen}"
+    );
+    let refused = world.workspace_file("1", "refused");
+    assert!(!refused.is_empty() && !refused.contains("resumed"), "{refused}");
+    let pid = std::fs::read_to_string(&left).unwrap().trim().parse().unwrap();
+    eventually("nothing is left", || !alive(pid));
+    change(&world);
+    world.vik(&["handback", "1", "-m", "add a test"]).expect(0);
+    is_handed_back(&world, 2);
+    daemon.stop().expect(0);
+}
+
+#[test]
+fn killed_takeover_ends_its_session() {
+    let world = working();
+    let daemon = world.daemon();
+    up(&world, 1);
+    let (crash, hit) = arm(&world, "session_started");
+    // The command is stopped, so nothing can be typed.
+    let shell = world.env.path("shell");
+    std::fs::write(&shell, "#!/bin/sh\necho $$ > pid; exec sleep 1000\n").unwrap();
+    std::fs::set_permissions(&shell, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let env = [("VIK_CRASH_DIR", &*crash), ("SHELL", shell.to_str().unwrap())];
+    let typed = Typed::start(&world, &["takeover", "1", "--open"], &env);
+    eventually("the session has started", || hit.exists());
+    let pid = world.workspace("1").join("pid");
+    eventually("the session runs", || {
+        std::fs::read_to_string(&pid).is_ok_and(|text| text.ends_with('\n'))
+    });
+    kill(Pid::from_raw(typed.child.id().cast_signed()), Signal::SIGKILL).unwrap();
+    let (code, _) = typed.end();
+    assert_eq!(code, None);
+    let pid = std::fs::read_to_string(&pid).unwrap().trim().parse().unwrap();
+    eventually("the session has ended", || !alive(pid));
+    eventually("the issue can be handed back", || {
+        world.vik(&["handback", "1"]).code == 0
+    });
     daemon.stop();
 }

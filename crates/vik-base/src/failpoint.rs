@@ -50,6 +50,9 @@ pub const WORK_TREE_POINTS: &[&str] = &[
     "commits_taken_over",
 ];
 
+/// The points of an issue that a person takes over and hands back, in their order.
+pub const TAKE_OVER_POINTS: &[&str] = &["taken_over", "session_started", "person_traced"];
+
 /// Returns the folder in which tests arm fail points.
 #[cfg(debug_assertions)]
 pub(crate) fn folder() -> Option<&'static std::path::Path> {
@@ -73,7 +76,8 @@ pub fn reach(name: &str) {
             STEERING_POINTS,
             MESSAGE_POINTS,
             OUTPUT_POINTS,
-            WORK_TREE_POINTS
+            WORK_TREE_POINTS,
+            TAKE_OVER_POINTS,
         ]
         .iter()
         .any(|points| points.contains(&name)),

@@ -336,6 +336,13 @@ impl RunSummary {
 
     fn add_waiting(&mut self, state: &FinalState<'_>) {
         let (waiting, _) = state.scheduler.waiting(state.now, usize::MAX);
+        for (issue, _) in state.scheduler.taken_over_issues() {
+            // Also in a state of no stage, where nothing else waits.
+            if waiting.iter().all(|waiting| waiting.issue != *issue) {
+                let issue = one_line(issue.as_str(), SHOWN_ID);
+                self.waiting.push(format!("{issue}: a person has taken it over"));
+            }
+        }
         for waiting in waiting {
             let list = match &waiting.hold {
                 Hold::DayLimit { .. } => &mut self.budget,

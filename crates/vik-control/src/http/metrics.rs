@@ -256,6 +256,12 @@ fn state(registry: &Registry, status: &Status) -> prometheus::Result<()> {
         "Number of stages that will start later.",
         count(status.waiting.len() + status.waiting_more),
     )?;
+    gauge(
+        registry,
+        "vik_taken_over",
+        "Number of issues that people have taken over.",
+        count(status.taken_over.len()),
+    )?;
     if let Some(day) = &status.day {
         gauge(
             registry,

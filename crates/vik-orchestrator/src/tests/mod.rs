@@ -9,7 +9,7 @@ use std::time::Duration;
 use vik_api::{Action, StageState};
 use vik_base::report::Exit;
 use vik_core::ids::IssueId;
-use vik_core::scheduler::{Command, CommandResult, Expired};
+use vik_core::scheduler::{Command, CommandResult, Expired, TakeOver};
 
 use self::world::{Scene, SceneBuilder, Script};
 
@@ -127,6 +127,36 @@ fn cancelled_issue_is_stopped_and_does_not_start_again() {
     let status = scene.status();
     assert!(status.sessions.is_empty());
     assert_eq!(status.parked.len(), 1);
+}
+
+#[test]
+fn changes_of_a_person_are_recorded_before_their_hold_ends() {
+    let mut scene = SceneBuilder::default().start(&[("a", None)], &[Script::Runs, Script::Runs]);
+    scene.pass(10 * SECOND);
+    let issue = IssueId::new("a");
+    let hand_back = || Action::HandBack {
+        issue: IssueId::new("a"),
+        message: None,
+    };
+    let refused = scene.act(hand_back());
+    assert!(matches!(refused, Ok(CommandResult::NoEffect(_))), "{refused:?}");
+    let request = TakeOver {
+        issue,
+        stage: None,
+        wait: false,
+    };
+    let taken = scene.act(Action::Command(Command::TakeOver(request)));
+    assert!(matches!(taken, Ok(CommandResult::Done(1))), "{taken:?}");
+    scene.pass(HOUR);
+    let status = scene.status();
+    assert_eq!((status.taken_over.len(), status.taken_over[0].busy), (1, false));
+    let returned = scene.act(hand_back());
+    assert!(matches!(returned, Ok(CommandResult::Done(1))), "{returned:?}");
+    scene.pass(HOUR);
+    assert_eq!(
+        scene.world().log,
+        ["start a 1", "stop a", "record changes a", "start a 1"]
+    );
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use jiff::Timestamp;
 use vik_agents::{InputMode, Launch, LaunchContext, driver};
-use vik_base::report;
+use vik_base::{failpoint, report};
 use vik_core::attempt::Resume;
 use vik_core::ids::AttemptId;
 use vik_core::machine::TakenOver;
@@ -247,6 +247,7 @@ impl PersonSession {
             .spawn(&spec, Some(&lock), StdoutMode::Null)
             .await
             .map_err(|error| broken("cannot start the shim", &error))?;
+        failpoint::reach("session_started");
         Ok(RunningSession { cx, supervised })
     }
 
