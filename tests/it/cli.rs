@@ -92,6 +92,8 @@ fn verbs_all_have_help_text() {
         "approve",
         "deny",
         "message",
+        "takeover",
+        "handback",
         "drain",
         "prune",
         "notify",
