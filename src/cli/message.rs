@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn delivery_says_who_gets_the_message_and_why_not_at_once() {
+    fn delivery_names_the_agent_or_the_reason_to_wait() {
         let text = delivery_text(&delivery(DeliveryTo::Agent, None));
         assert_eq!(text, "sent to the running agent (claude, stage implement)");
         let text = delivery_text(&delivery(

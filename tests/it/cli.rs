@@ -53,8 +53,6 @@ macro_rules! assert_settled {
     }};
 }
 
-// --- help
-
 #[test]
 fn verbs_all_have_help_text() {
     let world = World::new(&[]);
