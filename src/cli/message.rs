@@ -74,7 +74,12 @@ fn send(workflow: &Path, message: NewMessage, json: bool) -> CliResult {
         Ok((instance, info)) => {
             let send = async |client: &vik_client::Client| client.send_message(&message).await;
             let sent = client::request(&instance, &info, send)?;
-            sent.ok_or_else(|| client::no_daemon(&info.workflow_path))?
+            // It may have stored the message before it ended.
+            let hint = format!(
+                "`vik message {} --list` shows whether the message was stored",
+                one_line(issue.as_str(), 60)
+            );
+            sent.ok_or_else(|| client::no_daemon(&info.workflow_path).hint(hint))?
         }
         Err(error) if error.code() == ErrorCode::NoDaemon.as_str() => {
             match offline(workflow, Command::SendMessage(message))? {

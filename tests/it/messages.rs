@@ -9,6 +9,7 @@ use crate::support::*;
 fn working() -> (World, Running) {
     let world = World::new(&[("1", "todo")]).script("touch up; wait-file go; ok");
     let daemon = world.start(&["run", "--port", "0"]);
+    eventually("the daemon answers", || world.status().is_some());
     eventually("the agent is up", || world.workspace("1").join("up").exists());
     (world, daemon)
 }

@@ -32,10 +32,10 @@ pub const POINTS: &[&str] = &[
 ];
 
 /// The points of an attempt whose running agent gets a message, in their order.
-pub const STEERING_POINTS: &[&str] = &["message_noted", "message_sent", "message_taken"];
+pub const MESSAGE_POINTS: &[&str] = &["message_noted", "message_sent", "message_taken"];
 
 /// The points of a person's message, in their order.
-pub const MESSAGE_POINTS: &[&str] = &["message_decided", "message_committed"];
+pub const SEND_POINTS: &[&str] = &["message_decided", "message_committed"];
 
 /// The points of an attempt that has outputs, in their order.
 pub const OUTPUT_POINTS: &[&str] = &["outputs_taken", "output_applying", "output_ran", "output_applied"];
@@ -73,8 +73,8 @@ pub fn reach(name: &str) {
     debug_assert!(
         [
             POINTS,
-            STEERING_POINTS,
             MESSAGE_POINTS,
+            SEND_POINTS,
             OUTPUT_POINTS,
             WORK_TREE_POINTS,
             TAKE_OVER_POINTS,

@@ -1,13 +1,13 @@
 //! `kill -9` of the daemon while a person sends a message.
 
-use vik_base::failpoint::MESSAGE_POINTS;
+use vik_base::failpoint::SEND_POINTS;
 
 use super::rig::{Rig, Target};
 use crate::support::eventually;
 
 #[test]
 fn message_is_neither_lost_nor_doubled_when_the_daemon_dies() {
-    for point in MESSAGE_POINTS {
+    for point in SEND_POINTS {
         let rig = Rig::new(&[("1", "todo")], 3000);
         let waiting = || {
             let listed = rig.world.vik(&["message", "1", "--list", "--json"]);
