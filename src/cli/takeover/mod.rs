@@ -66,7 +66,7 @@ pub struct TakeoverArgs {
     pub json: bool,
 }
 
-/// What `--json` prints.
+/// The output of `vik takeover --json`.
 #[derive(Debug, Serialize)]
 struct View<'a> {
     schema: u32,

@@ -22,7 +22,6 @@ const SHOWN: usize = 1000;
 /// What a person typed.
 enum Input {
     Line(String),
-    /// The person leaves.
     End,
 }
 

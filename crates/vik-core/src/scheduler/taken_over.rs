@@ -15,11 +15,11 @@ impl Scheduler {
     /// that the first request let run.
     pub(super) fn take_over(&mut self, request: TakeOver, by: &Actor, now: Now) -> CommandResult {
         let TakeOver { issue, stage, wait } = request;
-        if stage
-            .as_ref()
-            .is_some_and(|stage| self.workflow.stage(stage).is_none())
-        {
-            return CommandResult::NoEffect("the workflow has no stage of this name");
+        let Some(machine) = self.machines.get(&issue) else {
+            return CommandResult::UnknownIssue;
+        };
+        if let Some(unknown) = self.unknown_stage(machine, stage.as_ref()) {
+            return unknown;
         }
         let Some(machine) = self.machines.get_mut(&issue) else {
             return CommandResult::UnknownIssue;

@@ -328,13 +328,13 @@ impl Oracle {
                 self.books.paused_issues.remove(&super::number(&issue));
             }
             Command::Drain => self.draining = true,
-            Command::TakeOver(request) => {
+            Command::TakeOver(request) if matches!(answer, CommandResult::Done(_)) => {
                 self.books.taken_over.insert(super::number(&request.issue));
             }
             Command::HandBack(request) if matches!(answer, CommandResult::Done(_)) => {
                 self.books.taken_over.remove(&super::number(&request.issue));
             }
-            Command::HandBack(_) => {}
+            Command::TakeOver(_) | Command::HandBack(_) => {}
             Command::Cancel(issue) => {
                 let issue = super::number(&issue);
                 self.may_change(issue);

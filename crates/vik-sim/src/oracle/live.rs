@@ -18,8 +18,11 @@ fn awaits_answers(scheduler: &Scheduler, now: Now) -> Held {
             continue;
         };
         let wakeup = scheduler.next_wakeup(now);
+        // The limit applies again when the person hands the issue back.
+        let machine = scheduler.machine(issue);
+        let is_taken_over = machine.is_some_and(|machine| machine.taken_over().is_some());
         ensure(
-            wakeup.is_some_and(|wait| wait <= now.mono.until(*until)),
+            is_taken_over || wakeup.is_some_and(|wait| wait <= now.mono.until(*until)),
             "the time limit of an approval is not slept through",
             || format!("issue {issue}: wakes in {wakeup:?}, but the limit is {until:?}"),
         )?;
