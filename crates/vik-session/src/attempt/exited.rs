@@ -71,6 +71,7 @@ impl<'a> EndedTree<'a> {
             }
             return Err(Detached);
         }
+        cx.end_steering();
         let (proof, known_agent) = match &end {
             Ok(record) => (record.proof.clone(), record.agent),
             Err(lost) => (lost.proof().clone(), lost.agent),

@@ -20,6 +20,7 @@ use vik_core::message::Message;
 use vik_core::workflow::AgentProfile;
 use vik_session_log::SessionLog;
 use vik_store::{Journal, Step, StoreError};
+use vik_workspace::fs as private;
 
 use super::commands::AttemptCommands;
 use super::follow::{FollowError, OutputReader};
@@ -62,6 +63,20 @@ pub(super) fn prompt_section(messages: &[Message]) -> String {
     out
 }
 
+fn finished() -> Steering {
+    Steering::No {
+        why: "it has finished its work".to_owned(),
+    }
+}
+
+/// Returns a message as its agent gets it. Like the prompt, it is sent to a provider.
+fn masked(message: Message) -> Message {
+    Message {
+        text: vik_mask::mask(&message.text).into_owned(),
+        ..message
+    }
+}
+
 /// The events of messages in the session log of an attempt.
 #[derive(Debug, Default)]
 pub(super) struct MessageEvents {
@@ -71,7 +86,7 @@ pub(super) struct MessageEvents {
 impl MessageEvents {
     /// Reads the log of an attempt that an earlier daemon may have written.
     fn read(log: &Path) -> Self {
-        let text = std::fs::read(log).unwrap_or_default();
+        let text = private::read(log).unwrap_or_default();
         let lines = text.split(|byte| *byte == b'\n');
         let events = lines.filter_map(|line| serde_json::from_slice::<LogLine>(line).ok());
         let logged = events.filter_map(|line| match line.event {
@@ -90,7 +105,7 @@ impl MessageEvents {
             .insert((message.id, state.to_owned()))
             .then(|| Event::PersonMessage {
                 id: message.id,
-                by: vik_mask::mask(&message.by),
+                by: message.by.as_str().into(),
                 text: if has_text {
                     vik_mask::mask(&message.text)
                 } else {
@@ -173,6 +188,14 @@ impl AttemptContext<'_> {
         messages
     }
 
+    /// Shows that the agent takes no more messages.
+    pub(super) fn end_steering(&self) {
+        if self.spec.not_steerable_because.is_none() {
+            let steering = Some(finished());
+            self.attempt.updates.set_facts(|facts| facts.steering = steering);
+        }
+    }
+
     /// Shows whether people can send messages to the agent.
     pub(super) fn show_steering(&self) {
         let steering = match &self.spec.not_steerable_because {
@@ -242,7 +265,7 @@ impl Messages {
     /// waits for nothing.
     pub(super) fn poll(&mut self, input: &mut Input, reader: &mut OutputReader) -> Result<(), FollowError> {
         while let Some(next) = self.next(input, reader) {
-            let Some(message) = self.commands.take_message() else {
+            let Some(message) = self.commands.take_message().map(masked) else {
                 break;
             };
             // Between the two calls the first one may have been withdrawn.
@@ -251,7 +274,7 @@ impl Messages {
                 false => reader.message_lines(&message),
             };
             if let Some(lines) = lines.filter(|_| self.known.insert(message.id)) {
-                self.send(message, lines, input, reader)?;
+                self.send(message, &lines, input, reader)?;
             }
         }
         if self.turn_ended && self.untaken.is_empty() {
@@ -266,7 +289,7 @@ impl Messages {
         if !self.is_steerable || input.is_ended() {
             return None;
         }
-        let message = self.commands.first_message()?;
+        let message = masked(self.commands.first_message()?);
         let lines = reader.message_lines(&message)?;
         Some((message.id, lines))
     }
@@ -274,17 +297,17 @@ impl Messages {
     fn send(
         &mut self,
         message: Message,
-        lines: Vec<String>,
+        lines: &[String],
         input: &mut Input,
         reader: &mut OutputReader,
     ) -> Result<(), FollowError> {
         let step = Step::Message {
             message: Box::new(message.clone()),
-            lines: lines.clone(),
+            lines: lines.to_vec(),
         };
         self.journal().record(step).map_err(FollowError::Answer)?;
         failpoint::reach("message_noted");
-        self.write(&message, &lines, input, reader)?;
+        self.write(&message, lines, input, reader)?;
         self.untaken.push(message);
         Ok(())
     }
@@ -349,9 +372,7 @@ impl Messages {
             return;
         }
         let steering = if input.is_ended() {
-            Steering::No {
-                why: "it has finished its work".to_owned(),
-            }
+            finished()
         } else if reader.takes_messages() {
             Steering::Ready
         } else {

@@ -88,7 +88,7 @@ impl ClaudeCode {
             let class = self.failure_class(status, &message, &terminal, &stop, &subtype);
             self.session.record_fault(&message, class, status);
             self.session.set_activity("failed");
-            if is_interrupted && terminal.starts_with("aborted") {
+            if is_interrupted && (terminal.starts_with("aborted") || subtype == "error_during_execution") {
                 // The message for which Vik stopped it starts another turn.
                 sink(note("the current step was stopped for a message".into()));
                 self.fatal_reported = false;
