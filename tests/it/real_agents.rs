@@ -4,6 +4,7 @@
 //! prints that it is skipped.
 
 mod ends;
+mod steerable;
 
 use serde_json::{Value, json};
 use vik_testkit::RealAgent;
@@ -13,6 +14,9 @@ use crate::support::*;
 
 /// Runs longer than any test waits, in the session of its own that both CLIs give to a tool.
 const ENDLESS: &str = "echo started > started.txt; sleep 1000";
+
+/// The start of the name of a test whose agents take messages.
+const STEERABLE: &str = "steerable_";
 
 /// A world in which the agents of the workflow are the real CLIs.
 pub struct Real {
@@ -42,7 +46,11 @@ impl Real {
             world.env.link(name, &program);
         }
         for (name, agent) in agents {
-            world = world.set(&format!("/agents/{name}"), profile(*agent, &server));
+            let mut profile = profile(*agent, &server);
+            if test.starts_with(STEERABLE) {
+                profile["steer"] = json!(true);
+            }
+            world = world.set(&format!("/agents/{name}"), profile);
         }
         Some(Self { world, server })
     }
@@ -438,8 +446,12 @@ fn claude_resumes_the_conversation() {
 
 #[test]
 fn claude_keeps_to_its_budget() {
+    keeps_to_its_budget("claude_keeps_to_its_budget");
+}
+
+fn keeps_to_its_budget(test: &str) {
     let script = json!([{"text": "One.", "run": "true", "times": 3}, {"text": "Done."}]);
-    let Some(real) = Real::new("claude_keeps_to_its_budget", RealAgent::Claude, script) else {
+    let Some(real) = Real::new(test, RealAgent::Claude, script) else {
         return;
     };
     let world = real.world.work("limits", json!({"usd": 0.001}));

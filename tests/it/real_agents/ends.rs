@@ -10,7 +10,7 @@ fn sleeps(real: &Real) -> bool {
     processes.any(|process| process.command == "sleep 1000")
 }
 
-fn stops_in_mid_tool(test: &str, agent: RealAgent) {
+pub(super) fn stops_in_mid_tool(test: &str, agent: RealAgent) {
     let Some(real) = Real::new(test, agent, json!([{"text": "Going.", "run": ENDLESS}])) else {
         return;
     };
@@ -52,7 +52,7 @@ fn claude_is_stopped_during_a_tool_call() {
     stops_in_mid_tool("claude_is_stopped_during_a_tool_call", RealAgent::Claude);
 }
 
-fn runs_out_of_time(test: &str, agent: RealAgent) {
+pub(super) fn runs_out_of_time(test: &str, agent: RealAgent) {
     let Some(real) = Real::new(test, agent, json!([{"text": "Going.", "run": ENDLESS}])) else {
         return;
     };

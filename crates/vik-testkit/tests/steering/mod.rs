@@ -49,6 +49,12 @@ fn is_the_same(agent: RealAgent, test: &str, name: &str, script: &Value) {
             AgentRun::run(&setup.env, &setup.profile, PROMPT)
         };
         let mut result = result(&run);
+        // Whether the figures of an answer that is cut off arrive before the cut is up to the network.
+        if name == "drop" {
+            for figure in ["usage", "cost"] {
+                result[figure] = Value::Null;
+            }
+        }
         result["requests"] = setup.server.turns().len().into();
         results.push((result, run.conclusion.reason));
     }
