@@ -66,6 +66,11 @@ async fn check_profile(
             return;
         }
     };
+    if let (Some(true), Err(why)) = (profile.steer, driver(profile.runtime).steering(profile)) {
+        let message = format!("`steer: true` has no effect: {why}");
+        let warning = Check::warning(GROUP, check.clone(), "not_steerable", message);
+        checks.push(warning.hint("Messages of people wait for the next attempt."));
+    }
     let found = match locate(host, profile, &env) {
         Ok(found) => found,
         Err(problem) => {

@@ -423,6 +423,22 @@ fn agent_program_is_found_beside_the_workflow() {
 }
 
 #[test]
+fn agent_that_cannot_take_messages_is_a_warning() {
+    let agent = "{ runtime: codex, model: m, steer: true, args: { output-schema: a.json } }";
+    let text = GOOD.replace("{ runtime: command, command: [/bin/sh] }", agent);
+    let (folder, path) = folder(&text, "Work");
+    recording(folder.path());
+    let checks = examine_offline(&path).checks;
+    let is_found = |check: &&Check| check.code.as_deref() == Some("not_steerable");
+    let check = checks.iter().find(is_found).unwrap();
+    assert!(
+        check.status == Status::Warning && check.message.contains("`args`"),
+        "{}",
+        check.message
+    );
+}
+
+#[test]
 fn slip_in_a_template_is_an_error_without_a_pulled_issue_too() {
     let code = |hook: &str| {
         let (folder, path) = folder(&GOOD.replace("echo {{ issue.id }}", hook), "Work");
