@@ -12,12 +12,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
-use vik_agents::{AgentRequest, driver};
+use vik_agents::AgentRequest;
 use vik_base::{failpoint, report};
 use vik_core::event::{Event, LogLine, LoggedEvent};
 use vik_core::ids::MessageId;
 use vik_core::message::Message;
-use vik_core::workflow::AgentProfile;
 use vik_session_log::SessionLog;
 use vik_store::{Journal, Step, StoreError};
 use vik_workspace::fs as private;
@@ -34,20 +33,6 @@ const IN_PROMPT: &str = "prompt";
 const SENT: &str = "sent";
 const TAKEN: &str = "taken";
 const REJECTED: &str = "rejected";
-
-/// Returns why people cannot send messages to an agent with this profile, or `None`. `asks` is
-/// whether it asks before calls.
-pub(super) fn not_steerable_because(profile: &AgentProfile, asks: bool) -> Option<String> {
-    if let Err(why) = driver(profile.runtime).steering(profile) {
-        return Some(why.to_owned());
-    }
-    match profile.steer {
-        Some(true) => None,
-        None if asks => None,
-        None => Some("its profile does not set `steer: true`".to_owned()),
-        Some(false) => Some("its profile sets `steer: false`".to_owned()),
-    }
-}
 
 /// Returns the messages of people that waited when the attempt started, for its prompt; "" if there
 /// are none.

@@ -33,6 +33,7 @@ mod follow;
 mod full;
 mod hand_over;
 mod handle;
+mod input_mode;
 pub mod intent;
 mod judged;
 mod live;

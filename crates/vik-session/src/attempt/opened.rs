@@ -23,8 +23,7 @@ use vik_workspace::fs as private;
 use super::commands::AttemptCommands;
 use super::context::stage_context;
 use super::full::{DiskFaults, FULL, is_full, is_out_of_files};
-use super::messages::not_steerable_because;
-use super::tool_calls::asks_before_calls;
+use super::input_mode::{asks_before_calls, not_steerable_because};
 use super::updates::UpdateSender;
 use crate::host::Host;
 

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use futures_util::FutureExt;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use vik_agents::InitialInput;
-use vik_core::workflow::Runtime;
+use vik_agents::{InitialInput, driver};
+use vik_core::workflow::{AgentProfile, Runtime};
 
 use super::*;
 use crate::attempt::follow::KeptOutput;

@@ -20,13 +20,12 @@ use vik_agents::{
 
 use vik_base::report;
 use vik_core::approval::{self, Answer, Call, Request, TIME_LIMIT};
-use vik_core::attempt::Start;
 use vik_core::event::Event;
 use vik_core::ids::AttemptId;
 use vik_core::machine::Answered;
 use vik_core::outcome::FailureClass;
 use vik_core::scope::Scope;
-use vik_core::workflow::{AgentProfile, ApprovePolicy, CallRule};
+use vik_core::workflow::{ApprovePolicy, CallRule};
 use vik_store::{AttemptFailure, Journal, Step, StoreError};
 use vik_workspace::fs as private;
 
@@ -34,6 +33,7 @@ pub(super) use self::input::Input;
 use self::places::places;
 use self::refusal::Refusal;
 use super::follow::{FollowError, OutputReader};
+use super::input_mode::asks_before_calls;
 use super::messages::Messages;
 use super::opened::AttemptContext;
 use super::updates::UpdateSender;
@@ -173,12 +173,6 @@ impl AttemptContext<'_> {
             shown: None,
         }))
     }
-}
-
-/// Returns whether the agent is to ask before each call.
-pub(super) fn asks_before_calls(start: &Start, profile: &AgentProfile) -> bool {
-    start.stage.asks_before_calls()
-        || (start.intent.scope.is_some() && driver(profile.runtime).enforces_scope_interactively(profile))
 }
 
 impl ToolCallApprovals {
