@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use vik_api::{ApprovalDecision, Retry, WhichIssue};
+use vik_api::{ApprovalDecision, Retry, SendMessage, WhichIssue};
 
 fn round_trip<T: DeserializeOwned + Serialize + PartialEq + std::fmt::Debug>(data: &[u8]) {
     if let Ok(body) = serde_json::from_slice::<T>(data) {
@@ -18,4 +18,5 @@ fuzz_target!(|data: &[u8]| {
     round_trip::<Retry>(data);
     round_trip::<WhichIssue>(data);
     round_trip::<ApprovalDecision>(data);
+    round_trip::<SendMessage>(data);
 });

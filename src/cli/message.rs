@@ -251,6 +251,7 @@ fn without_daemon() -> Delivery {
 }
 
 /// Returns the text of the message.
+#[expect(clippy::disallowed_methods, reason = "reads the file that a person names")]
 fn text(args: &MessageArgs) -> Result<String, Failure> {
     let stdin = std::io::stdin();
     let is_stdin = match (&args.file, &*args.text) {

@@ -81,6 +81,9 @@ pub struct Explanation {
     /// Why the workspace exists although the issue is finished or no longer listed.
     #[serde(default)]
     pub workspace: Option<String>,
+    /// The number of messages of people that no agent has taken.
+    #[serde(default)]
+    pub messages_waiting: usize,
 }
 
 /// One stage of an issue.

@@ -6,11 +6,16 @@ use serde::{Deserialize, Serialize};
 use vik_core::ids::{AgentName, IssueId, StageName};
 use vik_core::message::Message;
 
+/// The texts of messages as far as a pattern describes them: one character is no white space.
+const TEXT: &str =
+    r"^[^\x00-\x08\x0B-\x1F\x7F-\x9F]*[^\s\x00-\x08\x0B-\x1F\x7F-\x9F][^\x00-\x08\x0B-\x1F\x7F-\x9F]*$";
+
 /// `POST /api/v1/issues/{id}/messages`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SendMessage {
     /// The text: at most 64 KiB, without control characters other than line ends and tabs.
+    #[schemars(length(min = 1, max = 65_536), regex(pattern = TEXT))]
     pub text: String,
     /// Whether the agent stops its current step for it, instead of reading it after that step.
     #[serde(default)]

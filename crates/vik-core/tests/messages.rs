@@ -1,5 +1,7 @@
 //! Messages of people: where they wait, who gets them, and what refuses them.
 
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -303,7 +305,7 @@ proptest! {
                     gone.push(*message);
                 },
                 (3, _) => if let Some((message, _)) = waiting.last() {
-                    let is_unread = waiting.len() % 2 == 0;
+                    let is_unread = waiting.len().is_multiple_of(2);
                     let may_be_read = waiting[waiting.len() - 1].1.is_some() && !is_unread;
                     let done = world.withdraw(*message, is_unread) == CommandResult::Done(1);
                     prop_assert_eq!(done, !may_be_read);

@@ -49,6 +49,7 @@ pub fn explanation(
         },
         day: Some(day(scheduler, workflow, now)),
         workspace: None,
+        messages_waiting: explanation.messages_waiting,
     })
 }
 

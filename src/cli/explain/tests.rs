@@ -138,6 +138,7 @@ fn explained(state: DaemonState, stages: Vec<StageView>) -> Explained {
             workspace: Some(
                 "kept, as found at 2026-03-04T11:00:00Z: it contains unpushed commits".to_owned(),
             ),
+            messages_waiting: 0,
         }),
         decisions: vec![
             decision(900, "started", "attempt 1; it came first by its priority"),
@@ -239,4 +240,15 @@ fn answer_lines_fit_the_terminal_width() {
             assert!(line.chars().count() <= width, "{width}: {line}");
         }
     }
+}
+
+#[test]
+fn waiting_messages_are_counted() {
+    let mut known = explained(DaemonState::Running, Vec::new());
+    let none = text(&known, now(), 100);
+    assert!(!none.contains("messages:"), "{none}");
+    known.now.as_mut().unwrap().messages_waiting = 2;
+    let some = text(&known, now(), 100);
+    let expected = "messages: 2 wait for an agent; see them with `vik message 42 --list`\n";
+    assert!(some.contains(expected), "{some}");
 }

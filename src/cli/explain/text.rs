@@ -25,6 +25,19 @@ pub fn text(explained: &Explained, now: Timestamp, width: usize) -> String {
         if let Some(why) = &explanation.workspace {
             paragraph(&mut out, "workspace: ", &one_line(why, 600), width);
         }
+        if explanation.messages_waiting > 0 {
+            let issue = one_line(explained.issue_id.as_str(), 60);
+            let waiting = match explanation.messages_waiting {
+                1 => "1 waits".to_owned(),
+                count => format!("{count} wait"),
+            };
+            paragraph(
+                &mut out,
+                "messages: ",
+                &format!("{waiting} for an agent; see them with `vik message {issue} --list`"),
+                width,
+            );
+        }
     }
     out.push_str(&decisions_text(&explained.decisions, width));
     if !explained.runs.is_empty() {

@@ -160,6 +160,7 @@ fn explained(attempts: Vec<AttemptView>) -> Explained {
             },
             day: None,
             workspace: None,
+            messages_waiting: 0,
         }),
         decisions: Vec::new(),
         runs: vec![RunView {

@@ -14,12 +14,12 @@ impl Scheduler {
             text,
             interrupt,
         } = new;
-        if let Err(refusal) = message::check_text(&text) {
-            return CommandResult::Refused(refusal);
-        }
         let Some(machine) = self.machines.get_mut(&issue) else {
             return CommandResult::UnknownIssue;
         };
+        if let Err(refusal) = message::check_text(&text) {
+            return CommandResult::Refused(refusal);
+        }
         let state = &machine.issue().state;
         // A running agent gets it even if the issue has been closed meanwhile.
         if self.workflow.is_terminal(state) && !machine.is_active() {

@@ -48,6 +48,9 @@ pub struct Explanation {
     pub allowed_attempts: u32,
     /// The spending limit of the issue's whole life.
     pub limit: Limit,
+    /// The number of messages of people that no agent has taken.
+    #[serde(default)]
+    pub messages_waiting: usize,
 }
 
 /// The explanation of one stage of an issue.
@@ -126,6 +129,7 @@ impl Scheduler {
             life: *machine.life(),
             allowed_attempts: machine.life().allowed(policy),
             limit: machine.life().limit(policy),
+            messages_waiting: machine.messages().len(),
         })
     }
 
