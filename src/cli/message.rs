@@ -32,7 +32,7 @@ pub struct MessageArgs {
     #[arg(value_name = "ISSUE", add = issues())]
     pub issue: String,
     /// Text of the message; `-` reads stdin
-    #[arg(value_name = "TEXT", trailing_var_arg = true)]
+    #[arg(value_name = "TEXT")]
     pub text: Vec<String>,
     /// Read the text from a file
     #[arg(long, value_name = "FILE", conflicts_with = "text")]
