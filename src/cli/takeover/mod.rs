@@ -126,7 +126,7 @@ pub fn run(workflow: &Path, args: &TakeoverArgs) -> CliResult {
         &loaded.workflow,
         &Instance::of(&path)?,
     )?);
-    let hold = wait_for_end(workflow, &host, &issue, outcome)?;
+    let hold = wait_for_end(workflow, &host, &issue, &outcome)?;
     let held = Held::new(host, &loaded, issue, hold)?;
     if args.open {
         return open::run(held, args, &id, workflow);
@@ -139,7 +139,7 @@ fn wait_for_end(
     workflow: &Path,
     host: &Host,
     issue: &IssueId,
-    outcome: ActionOutcome,
+    outcome: &ActionOutcome,
 ) -> Result<TakenOver, Failure> {
     let id = one_line(issue.as_str(), 60);
     let mut is_announced = false;
@@ -147,7 +147,7 @@ fn wait_for_end(
         let machine = machine(host, issue)?;
         let hold = machine.as_ref().and_then(IssueMachine::taken_over).cloned();
         let (Some(machine), Some(hold)) = (machine, hold) else {
-            let why = match &outcome {
+            let why = match outcome {
                 ActionOutcome::Nothing(why) => why.clone(),
                 ActionOutcome::Applied(_) => "it was handed back meanwhile".to_owned(),
             };
@@ -219,7 +219,7 @@ impl Held {
     fn command(&self) -> Result<Option<SessionCommand>, Failure> {
         let command = self.session.as_ref().zip(self.folder.as_ref());
         let command = command.map(|(session, folder)| session.command(folder.path()));
-        command.transpose().map_err(attempt_failure)
+        command.transpose().map_err(|failure| attempt_failure(&failure))
     }
 
     fn planted(&self) -> Vec<String> {
@@ -313,7 +313,7 @@ fn command_line(command: &SessionCommand, workdir: &Path) -> String {
     line
 }
 
-fn attempt_failure(failure: AttemptFailure) -> Failure {
+fn attempt_failure(failure: &AttemptFailure) -> Failure {
     let reason = failure.plain_reason().to_owned();
     Failure::new(
         Exit::Failed,

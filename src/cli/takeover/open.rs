@@ -105,7 +105,7 @@ fn inside(session: &PersonSession, folder: &Workspace, lock: FileLock) -> Result
         let running = session
             .start(folder, lock, &path)
             .await
-            .map_err(attempt_failure)?;
+            .map_err(|failure| attempt_failure(&failure))?;
         let mut relay = tokio::task::spawn_blocking(move || {
             let result = terminal.relay();
             // Restores the terminal before anything is printed.
@@ -130,7 +130,7 @@ fn inside(session: &PersonSession, folder: &Workspace, lock: FileLock) -> Result
         if has_relay {
             let _ = relay.await;
         }
-        let end = end.map_err(attempt_failure)?;
+        let end = end.map_err(|failure| attempt_failure(&failure))?;
         Ok(match end {
             Ok(record) => format!("the session {}", describe_exit(&record)),
             Err(lost) => format!("the session has ended: {lost}"),
