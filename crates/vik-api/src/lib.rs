@@ -22,6 +22,7 @@ mod actions;
 mod daemon_log;
 mod error;
 mod explain;
+mod live;
 mod messages;
 mod notify;
 mod pages;

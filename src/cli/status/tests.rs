@@ -1,8 +1,8 @@
 use jiff::{SignedDuration, Timestamp};
 use vik_api::{
-    ApiView, ApprovalView, Daemon, DaemonState, DayView, KeptView, LedgerView, LimitView, NotifierView,
-    ParkedView, PullCounts, PullView, RejectedEdit, RemovedView, RetentionView, SCHEMA, SessionView,
-    SpendView, Status, WaitingView, WorkflowView,
+    ApiView, ApprovalView, ContextView, Daemon, DaemonState, DayView, KeptView, LedgerView, LimitView,
+    NotifierView, ParkedView, PullCounts, PullView, RateLimitView, RejectedEdit, RemovedView, RetentionView,
+    SCHEMA, SessionView, SpendView, Status, StoppingView, WaitingView, WaitsForView, WorkflowView,
 };
 use vik_core::approval::{Call, Gate, OnTimeout, Request};
 use vik_core::outcome::Usage;
@@ -54,6 +54,44 @@ fn session(issue: &str, stage: &str) -> SessionView {
         steerable: None,
         not_steerable_because: None,
     }
+}
+
+#[test]
+fn live_text_shows_waits_and_the_stop() {
+    let mut session = session("42", "implement");
+    assert_eq!(session.live_text(now()), None);
+    let mut text = |kind: &str, detail: Option<&str>| {
+        session.waits_for = Some(WaitsForView {
+            kind: kind.to_owned(),
+            detail: detail.map(str::to_owned),
+            since: ago(200),
+        });
+        session.live_text(now()).unwrap()
+    };
+    assert_eq!(text("tool", Some("Bash")), "waits 3m for Bash");
+    assert_eq!(text("tool", None), "waits 3m for a tool");
+    assert_eq!(text("person", None), "waits 3m for a person");
+    assert_eq!(text("model", None), "waits 3m for the model");
+    session.waits_for = None;
+    session.context = Some(ContextView {
+        used: 900,
+        window: None,
+    });
+    let mut stop = |step: &str, next_step_at| {
+        session.stopping = Some(StoppingView {
+            why: "cancelled".to_owned(),
+            step: step.to_owned(),
+            next_step_at,
+        });
+        session.live_text(now()).unwrap()
+    };
+    let interrupted = stop("interrupt", Some(ago(-4)));
+    assert_eq!(
+        interrupted,
+        "stopping (interrupt, terminate in 4s): cancelled · context 900 tokens"
+    );
+    assert!(stop("terminate", Some(ago(-1))).starts_with("stopping (terminate, kill in 1s): "));
+    assert!(stop("kill", None).starts_with("stopping (kill): cancelled"));
 }
 
 fn parked(issue: &str, reason: &str, detail: &str, freed_by: &str) -> ParkedView {
@@ -124,6 +162,20 @@ fn eventful() -> Status {
         usd: Some(2.5),
     };
     first.adopted = true;
+    first.waits_for = Some(WaitsForView {
+        kind: "model".to_owned(),
+        detail: Some("thinking".to_owned()),
+        since: ago(42),
+    });
+    first.tokens_per_second = Some(47.6);
+    first.context = Some(ContextView {
+        used: 12_345,
+        window: Some(200_000),
+    });
+    first.rate_limit = Some(RateLimitView {
+        used_percent: 92.0,
+        resets_at: None,
+    });
     first.resumed_from = Some("0195-before".to_owned());
     let freed_by = "a change of the issue's title or description, or `vik retry`";
     Status {

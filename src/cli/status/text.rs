@@ -249,7 +249,7 @@ fn sessions(sessions: &[SessionView], now: Timestamp, width: usize) -> String {
         for (index, line) in table.lines().enumerate() {
             let _ = writeln!(out, "{line}");
             if let Some(session) = index.checked_sub(1).and_then(|row| sessions.get(row)) {
-                for line in wrap(&doing(session), width.saturating_sub(4)) {
+                for line in wrap(&doing(session, now), width.saturating_sub(4)) {
                     let _ = writeln!(out, "    {line}");
                 }
             }
@@ -265,7 +265,7 @@ fn sessions(sessions: &[SessionView], now: Timestamp, width: usize) -> String {
         .zip(sessions)
         .map(
             |([issue, stage, agent, attempt, since, last_event, tokens, cost], session)| {
-                let now = doing(session);
+                let now = doing(session, now);
                 [issue, stage, agent, attempt, since, last_event, tokens, cost, now]
             },
         )
@@ -288,7 +288,7 @@ fn facts(session: &SessionView, now: Timestamp) -> [String; 8] {
     ]
 }
 
-fn doing(session: &SessionView) -> String {
+fn doing(session: &SessionView, now: Timestamp) -> String {
     let mut doing = match &session.activity {
         Some(activity) => one_line(activity, 60),
         None => label(&session.phase),
@@ -298,6 +298,9 @@ fn doing(session: &SessionView) -> String {
     }
     if session.adopted {
         doing = format!("adopted · {doing}");
+    }
+    if let Some(live) = session.live_text(now) {
+        doing = format!("{doing} · {}", one_line(&live, 200));
     }
     doing
 }

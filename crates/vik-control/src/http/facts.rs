@@ -32,7 +32,7 @@ pub async fn publish_session_changes(feed: &Feed, daemon: &Daemon) {
 /// The last published state of the sessions.
 #[derive(Debug, Default)]
 struct StatusDiff {
-    sessions: HashMap<String, (u64, String, Option<String>, u64)>,
+    sessions: HashMap<String, PublishedValues>,
     state: Option<String>,
 }
 
@@ -51,7 +51,7 @@ impl StatusDiff {
         let running: HashMap<_, _> = status
             .sessions
             .iter()
-            .map(|session| (session.session_id.clone(), published_values(session)))
+            .map(|session| (session.session_id.clone(), PublishedValues::of(session)))
             .collect();
         for session in &status.sessions {
             if self.sessions.get(&session.session_id) != running.get(&session.session_id) {
@@ -63,14 +63,32 @@ impl StatusDiff {
     }
 }
 
-/// Returns the values of a session whose change is published.
-fn published_values(session: &SessionView) -> (u64, String, Option<String>, u64) {
-    (
-        session.events,
-        session.phase.clone(),
-        session.activity.clone(),
-        session.usage.total().max(session.charged.tokens),
-    )
+/// The values of a session whose change is published.
+#[derive(Debug, PartialEq, Eq)]
+struct PublishedValues {
+    events: u64,
+    phase: String,
+    activity: Option<String>,
+    tokens: u64,
+    waits_for: Option<(String, Option<String>)>,
+    stop_step: Option<String>,
+    /// Coarse, as the speed of an answer changes all the time.
+    tens_of_tokens_per_second: Option<u64>,
+}
+
+impl PublishedValues {
+    fn of(session: &SessionView) -> Self {
+        let waits_for = session.waits_for.as_ref();
+        Self {
+            events: session.events,
+            phase: session.phase.clone(),
+            activity: session.activity.clone(),
+            tokens: session.usage.total().max(session.charged.tokens),
+            waits_for: waits_for.map(|waits| (waits.kind.clone(), waits.detail.clone())),
+            stop_step: session.stopping.as_ref().map(|stopping| stopping.step.clone()),
+            tens_of_tokens_per_second: session.tokens_per_second.map(|speed| (speed / 10.0) as u64),
+        }
+    }
 }
 
 /// An observer that counts and publishes the progress of the daemon's loop, then calls the next

@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { button, chip, costMeter, issueHeading, issueHref, meter, sessionHref } from "./ui.js";
-import { formatTokens, humanize, pluralize, relativeTime, totalTokens } from "./format.js";
+import { formatTokens, humanize, liveFacts, pluralize, relativeTime, totalTokens } from "./format.js";
 import { answerApproval, cancel, handBack, retry } from "./steer.js";
 import { prose } from "./prose.js";
 import { truncate } from "./visible.js";
@@ -41,6 +41,7 @@ export function liveRow(session) {
           session.activity ? truncate(session.activity, 200) : h("span", { class: "dim" }, "no activity yet"),
         ),
       ),
+      h("div", { class: "small dim wrap" }, ...liveFacts(session)),
     ),
     h(
       "div",

@@ -1,6 +1,7 @@
 // Numbers and times as text.
 
 import { h, setTimeFormatter, updateTimes } from "./dom.js";
+import { truncate } from "./visible.js";
 
 // The daemon may run on a machine with another clock: relative times use the clock of the server.
 let skewMs = 0;
@@ -139,3 +140,33 @@ export const humanize = (name) => String(name ?? "").replaceAll("_", " ");
 export const pluralize = (n, singular, plural = `${singular}s`) => `${formatInteger(n)} ${n === 1 ? singular : plural}`;
 
 export const totalTokens = (usage) => (usage?.input_tokens ?? 0) + (usage?.output_tokens ?? 0);
+
+/**
+ * Returns what is known of a running agent at this moment, the most important first: texts, and
+ * elements whose times stay current.
+ */
+export function liveFacts(session) {
+  const { stopping, waits_for: waits, context, rate_limit: limit } = session;
+  const facts = [];
+  if (stopping) {
+    const next = stopping.step === "interrupt" ? "terminate" : "kill";
+    const due = stopping.next_step_at ? [`, ${next} `, relativeTime(stopping.next_step_at)] : [];
+    facts.push([`stopping (${stopping.step}`, ...due, `): ${truncate(stopping.why, 300)}`]);
+  }
+  if (waits) {
+    const detail = truncate(waits.detail ?? "", 60);
+    const waitedFor = {
+      tool: detail || "a tool",
+      person: "a person",
+      model: detail ? `the model (${detail})` : "the model",
+    };
+    facts.push(["waits ", relativeTime(waits.since, "elapsed"), ` for ${waitedFor[waits.kind] ?? waits.kind}`]);
+  }
+  if (session.tokens_per_second) facts.push([`~${Math.round(session.tokens_per_second)} tokens/s`]);
+  if (context) {
+    const share = context.window ? `${Math.round((context.used / context.window) * 100)}% full` : null;
+    facts.push([`context ${share ?? `${formatTokens(context.used)} tokens`}`]);
+  }
+  if (limit) facts.push([`rate limit ${Math.round(limit.used_percent)}% used`]);
+  return facts.flatMap((fact, index) => (index ? [" · ", ...fact] : fact));
+}

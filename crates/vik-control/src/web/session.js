@@ -20,6 +20,7 @@ import {
   formatInteger,
   formatTokens,
   humanize,
+  liveFacts,
   relativeTime,
   totalTokens,
 } from "./format.js";
@@ -199,6 +200,7 @@ export function sessionPage(id, params) {
             chip(running ? running.phase : (attempt.outcome ?? "running")),
             attempt.failure_class ? h("span", { class: "tag" }, humanize(attempt.failure_class)) : null,
             running?.activity ? h("span", { class: "activity" }, truncate(running.activity, 200)) : null,
+            running ? h("span", { class: "dim wrap" }, ...liveFacts(running)) : null,
             attempt.reason ? h("span", { class: "wrap clamp3" }, prose(truncate(attempt.reason, 600))) : null,
             attempt.hand_over_failure
               ? h(

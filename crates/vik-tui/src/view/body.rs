@@ -100,6 +100,13 @@ pub(super) fn transcript(app: &App, screen: &Transcript, rows: &ScreenLayout, pa
                 2,
                 vec![CellText::new(last_event.unwrap_or_default(), Tone::Faint)],
             ),
+            (
+                2,
+                vec![CellText::new(
+                    live.live_text(app.now).unwrap_or_default(),
+                    Tone::Faint,
+                )],
+            ),
             (3, vec![CellText::new(format!("{total} tokens"), Tone::Faint)]),
             (3, vec![CellText::new(cost(live.cost_usd), Tone::Faint)]),
         ];

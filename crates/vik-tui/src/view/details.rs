@@ -231,6 +231,9 @@ fn session(app: &App, row: &SessionView, known: Option<&Explained>, out: &mut Li
         .map(|model| format!(" ({model})"))
         .unwrap_or_default();
     out.put("activity", &activity(row), Tone::Plain, 2);
+    if let Some(live) = row.live_text(app.now) {
+        out.put("agent", &live, Tone::Faint, 2);
+    }
     let stage = format!("{}, attempt {}, by {}{model}", row.stage, row.attempt, row.agent);
     out.put("stage", &stage, Tone::Plain, 1);
     let last_event = match row.last_event_at {
