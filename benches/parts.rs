@@ -143,6 +143,7 @@ fn follow(raw: &Path, folder: &Path) -> u64 {
     let kept = KeptOutput {
         files: vec![raw.to_owned(), path.clone()],
         limit: None,
+        discount: folder.join("session.partial"),
     };
     let adapter = vik_agents::driver(profile.runtime).adapter(profile, None);
     let updates = AttemptHandle::new().1.updates;

@@ -54,6 +54,7 @@ mod steering;
 mod stopping;
 #[cfg(target_os = "linux")]
 mod storms;
+mod streaming;
 mod survive;
 mod takeover;
 mod templates;

@@ -16,6 +16,8 @@ pub struct AgentLive {
     pub arriving: Option<Arriving>,
     /// The number of characters of answers that arrived in parts.
     pub arrived_chars: u64,
+    /// The number of bytes of partial lines ([`Adapter::is_partial`](crate::Adapter::is_partial)).
+    pub partial_bytes: u64,
     /// The number of lines that only show that the agent or its provider is connected.
     pub heartbeats: u64,
     /// The tokens that the conversation takes of the context.
@@ -26,6 +28,11 @@ pub struct AgentLive {
 }
 
 impl AgentLive {
+    /// Counts a partial line and its newline.
+    pub(crate) fn count_partial_line(&mut self, line: &str) {
+        self.partial_bytes += line.len() as u64 + 1;
+    }
+
     pub(crate) fn arrived(&mut self, kind: Arriving, text: &str) {
         self.arriving = Some(kind);
         self.arrived_chars += text.chars().count() as u64;

@@ -40,6 +40,9 @@ pub const SEND_POINTS: &[&str] = &["message_decided", "message_committed"];
 /// The points of an attempt that has outputs, in their order.
 pub const OUTPUT_POINTS: &[&str] = &["outputs_taken", "output_applying", "output_ran", "output_applied"];
 
+/// The points of an attempt whose agent printed parts of answers.
+pub const STREAM_POINTS: &[&str] = &["partial_lines_removed"];
+
 /// The points of an attempt whose workspace is a linked work tree, in their order.
 pub const WORK_TREE_POINTS: &[&str] = &[
     "repository_begun",
@@ -76,6 +79,7 @@ pub fn reach(name: &str) {
             MESSAGE_POINTS,
             SEND_POINTS,
             OUTPUT_POINTS,
+            STREAM_POINTS,
             WORK_TREE_POINTS,
             TAKE_OVER_POINTS,
         ]

@@ -75,6 +75,10 @@ pub struct ShimSpec {
     /// it. They count towards its share of the disk, which is limited without a sandbox too.
     #[serde(with = "os_text", default)]
     pub kept: Vec<PathBuf>,
+    /// A file whose length is the number of bytes in [`kept`](Self::kept) that do not count towards
+    /// the limit, because they will be removed.
+    #[serde(with = "os_text", default)]
+    pub kept_discount: Option<PathBuf>,
 }
 
 impl ShimSpec {
@@ -114,6 +118,7 @@ impl ShimSpec {
             sandbox: None,
             refusals: None,
             kept: Vec::new(),
+            kept_discount: None,
         }
     }
 

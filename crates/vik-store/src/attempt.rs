@@ -172,6 +172,12 @@ impl AttemptFiles {
         self.with(".raw.jsonl")
     }
 
+    /// Returns the path of the file whose length is the number of bytes of the raw output that will
+    /// be removed. The file exists while the agent runs.
+    pub fn partial(&self) -> PathBuf {
+        self.with(".partial")
+    }
+
     /// Returns the path of the agent's stderr output.
     pub fn stderr(&self) -> PathBuf {
         self.with(".stderr.log")

@@ -1,6 +1,7 @@
 //! Deaths of the daemon, of the shim, of both.
 
 use serde_json::{Value, json};
+use vik_base::failpoint::STREAM_POINTS;
 use vik_core::outcome::Outcome;
 
 use super::scene::Scene;
@@ -183,6 +184,40 @@ fn output_flood_across_crashes_loses_and_doubles_no_line() {
         .collect();
     assert!(printed.len() >= 20_000, "{}", printed.len());
     assert!(session.messages() == printed, "each line once, in order");
+}
+
+#[test]
+fn crash_around_the_removal_of_partial_lines_keeps_the_log() {
+    for point in STREAM_POINTS.iter().chain(&["agent_ended", "log_ended"]) {
+        let part = json!({"type": "stream_event", "event": {"type": "ping"}}).to_string() + "\n";
+        let print = format!("partial {}", json!(part));
+        let world = World::new(&[("1", "todo")])
+            .set(
+                "/agents/a",
+                json!({"runtime": "claude_code", "model": "scripted", "stream": true}),
+            )
+            .script(&format!(
+                "start; {print}; message one; {print}; message two; done"
+            ));
+        let scene = Scene::new(world);
+        std::fs::create_dir_all(scene.file("points")).unwrap();
+        let armed = scene.file(&format!("points/{point}.armed"));
+        std::fs::write(&armed, "").unwrap();
+        let first = scene.spawn();
+        eventually(&format!("the point {point}"), || !armed.exists());
+        first.die();
+        let _ = std::fs::remove_file(armed.with_extension("hit"));
+        let report = scene.finish();
+        assert_eq!(report.outcome, Outcome::Succeeded, "{point}: {report:?}");
+        scene.expect_whole_log(&["one", "two"]);
+        let session = scene.world.session("1");
+        let raw = String::from_utf8(session.raw()).unwrap();
+        assert!(
+            raw.contains("two") && !raw.contains("stream_event"),
+            "{point}: {raw}"
+        );
+        assert!(!session.file(".raw.kept").exists(), "{point}");
+    }
 }
 
 #[test]

@@ -111,6 +111,7 @@ impl ClaudeCode {
 
     /// Counts a part of a message.
     fn stream_event(&mut self, line: &str, main: bool) {
+        self.session.live.count_partial_line(line);
         let Ok(StreamLine { event }) = serde_json::from_str(line) else {
             return;
         };

@@ -8,6 +8,7 @@ use vik_core::outcome::{FailureClass, Usage};
 use vik_core::workflow::AgentProfile;
 
 use super::line::{Item, Line, TurnError};
+use super::message;
 use crate::reader::LineReader;
 use crate::state::{Session, note};
 use crate::wire::{self, Kind, Text};
@@ -236,6 +237,11 @@ impl Codex {
 }
 
 impl LineReader for Codex {
+    fn is_partial_line(&self, line: &str) -> bool {
+        // The file that shows that this was the app-server exists only while it runs.
+        message::is_partial_line(line)
+    }
+
     fn session(&self) -> &Session {
         &self.session
     }

@@ -253,3 +253,18 @@ pub(super) struct TurnState<'a> {
     pub(super) status: Text<'a>,
     pub(super) error: Option<CodexError<'a>>,
 }
+
+/// Returns whether a notification is a part of an item that follows as a whole.
+pub(super) fn is_partial(method: &str) -> bool {
+    method.ends_with("/delta") || method.ends_with("Delta")
+}
+
+/// Returns whether a line is such a notification. `codex exec` prints none.
+pub(super) fn is_partial_line(line: &str) -> bool {
+    let may_be = line.contains("/delta\"") || line.contains("Delta\"");
+    let message = may_be.then(|| wire::object::<Message<'_>>(line)).flatten();
+    message.is_some_and(|message| {
+        let method = message.method.as_ref().map_or("", Text::as_str);
+        message.id.is_none() && is_partial(method)
+    })
+}

@@ -29,7 +29,7 @@ use super::line::Item;
 use super::message::{
     Delta, ErrorNotification, ErrorText, FileChange, ItemNotification, Limits, Message,
     RateLimitsNotification, Resolved, ThreadRef, ThreadResult, TurnNotification, UsageNotification,
-    UserNotification, Warning,
+    UserNotification, Warning, is_partial,
 };
 use crate::launch::path_text;
 use crate::reader::LineReader;
@@ -199,6 +199,7 @@ impl AppServer {
             }),
             "warning" | "configWarning" | "deprecationNotice" => warning(params, sink),
             method if is_partial(method) => {
+                self.exec.session.live.count_partial_line(line);
                 if let Some((kind, text)) = self.arriving(method, params) {
                     self.exec.session.arrived(kind, &text);
                 }
@@ -398,11 +399,7 @@ impl LineReader for AppServer {
     }
 
     fn is_partial_line(&self, line: &str) -> bool {
-        (line.contains("/delta\"") || line.contains("Delta\""))
-            && wire::object::<Message<'_>>(line).is_some_and(|message| {
-                let method = message.method.as_ref().map_or("", Text::as_str);
-                message.id.is_none() && is_partial(method)
-            })
+        self.exec.is_partial_line(line)
     }
 
     fn outbox(&mut self) -> Option<&mut Outbox> {
@@ -416,11 +413,6 @@ impl LineReader for AppServer {
     fn lines_of(&self, message: &PersonMessage) -> Option<Vec<String>> {
         self.message_lines(message)
     }
-}
-
-/// Returns whether a notification is a part of an item that follows as a whole.
-fn is_partial(method: &str) -> bool {
-    method.ends_with("/delta") || method.ends_with("Delta")
 }
 
 /// Returns whether a notification shows only that Codex is running, and nothing of its work.

@@ -109,13 +109,14 @@ impl Vex {
                 self.session.set_activity("thinking");
                 sink(Event::Reasoning { text: text.0 });
             }
-            ("delta", Some(text), _) => self.session.arrived(
-                match parsed.part.as_ref().map(Text::as_str) {
+            ("delta", Some(text), _) => {
+                let kind = match parsed.part.as_ref().map(Text::as_str) {
                     Some("thinking") => Arriving::Thinking,
                     _ => Arriving::Text,
-                },
-                text.as_str(),
-            ),
+                };
+                self.session.live.count_partial_line(line);
+                self.session.arrived(kind, text.as_str());
+            }
             // The line itself is the information: the answer follows, and the log needs no more.
             ("activity", ..) => self.session.set_activity("writing"),
             ("tool_call", _, Some(id)) => {

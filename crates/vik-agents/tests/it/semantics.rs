@@ -453,6 +453,7 @@ fn parts_of_answers_are_counted_and_give_no_event() {
     assert_eq!((seen.arriving, seen.arrived_chars), (Some(Arriving::Thinking), 6));
     assert_eq!((seen.heartbeats, vex.activity()), (0, Some("thinking")));
     assert!(vex.is_partial(delta));
+    assert_eq!(seen.partial_bytes, delta.len() as u64 + 1);
     feed(
         vex.as_mut(),
         &[
@@ -533,5 +534,8 @@ fn codex_server_reports_context_limits_and_parts() {
     assert_eq!((seen.context_used, seen.context_window), (Some(5), Some(258_400)));
     assert_eq!(seen.rate_limit.map(|limit| limit.used_percent), Some(12.5));
     assert_eq!(seen.heartbeats, 1);
-    assert!(codex.is_partial(partial));
+    for adapter in [codex, adapter(&profile(Runtime::Codex))] {
+        assert!(adapter.is_partial(partial));
+        assert!(!adapter.is_partial(DONE));
+    }
 }

@@ -55,6 +55,8 @@ pub(super) const LAG: Duration = Duration::from_secs(1);
 pub(super) struct Disk {
     places: Vec<PathBuf>,
     kept: Vec<KeptFile>,
+    /// The file whose length is the number of bytes that do not count.
+    discount: Option<PathBuf>,
     systems: Vec<System>,
     since: SystemTime,
     search: Option<Search>,
@@ -160,6 +162,7 @@ impl Disk {
         let mut disk = Self {
             places: places.to_owned(),
             kept: Vec::new(),
+            discount: None,
             systems: Vec::new(),
             since: SystemTime::now() - LAG,
             search: None,
@@ -189,6 +192,11 @@ impl Disk {
             });
         }
         disk
+    }
+
+    /// Leaves out as many bytes of the kept files as the length of a file.
+    pub(super) fn discounted_by(self, discount: Option<PathBuf>) -> Self {
+        Self { discount, ..self }
     }
 
     /// Watches the file system of a folder, and returns its device number.
@@ -316,10 +324,15 @@ impl Disk {
         over
     }
 
-    /// Returns the size of the kept files on a file system.
+    /// Returns the size of the kept files on a file system, as far as it counts.
     fn kept_on(&self, device: u64) -> u64 {
         let kept = self.kept.iter().filter(|file| file.device == device);
-        kept.map(|file| file.bytes).sum()
+        let kept: u64 = kept.map(|file| file.bytes).sum();
+        let discount = self
+            .discount
+            .as_ref()
+            .and_then(|file| file.symlink_metadata().ok());
+        kept.saturating_sub(discount.map_or(0, |facts| facts.len()))
     }
 
     fn start_search(

@@ -45,7 +45,7 @@ impl Shim {
         let kept = &self.spec.kept;
         if limit.is_some() || !kept.is_empty() {
             let limit = limit.unwrap_or(DiskLimit::HalfOfFree);
-            self.disk = Some(Disk::watch(places, kept, limit));
+            self.disk = Some(Disk::watch(places, kept, limit).discounted_by(self.spec.kept_discount.clone()));
         }
         #[cfg(target_os = "linux")]
         if let Some(sandbox) = sandbox.filter(|sandbox| sandbox.limits.memory.is_some()) {

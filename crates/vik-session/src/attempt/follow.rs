@@ -45,6 +45,9 @@ const POLL_INTERVAL: (Duration, Duration) = (Duration::from_millis(10), Duration
 /// and nothing waits for it.
 const STREAM_INTERVAL: Duration = Duration::from_millis(100);
 
+/// How many bytes of partial lines are left out of the disk limit at a time.
+const DISCOUNT_STEP: u64 = 64 * 1024;
+
 /// The number of bytes that are read before other tasks may run.
 const SLICE_BYTES: usize = 256 * 1024;
 
@@ -111,6 +114,9 @@ pub struct OutputReader {
     requests: Vec<AgentRequest>,
     kept: KeptOutput,
     overrun: Option<Overrun>,
+    /// The number of bytes that the shim leaves out of the disk limit.
+    discount: u64,
+    discount_file: Option<File>,
     /// The first error of the log: nothing more is written to it, and the output is still mapped.
     log_error: Option<Arc<StoreError>>,
     /// Whether the agent's model has answered.
@@ -222,6 +228,8 @@ impl OutputReader {
             tools: OpenTools::default(),
             kept,
             overrun: None,
+            discount: 0,
+            discount_file: None,
             log_error: None,
             answered: false,
         })
@@ -409,14 +417,27 @@ impl OutputReader {
                 POLL_INTERVAL.0
             };
             if self.overrun.is_none() {
-                self.overrun = self.kept.overrun();
+                self.overrun = self.kept.overrun(self.adapter.live().partial_bytes);
                 if self.overrun.is_some() {
                     self.logged = u64::MAX;
                 }
             }
+            self.write_discount();
             self.track();
             Ok(count == SLICE_BYTES)
         })
+    }
+
+    /// Informs the shim of more partial lines, once there are many.
+    fn write_discount(&mut self) {
+        let bytes = self.adapter.live().partial_bytes;
+        if bytes < self.discount.saturating_add(DISCOUNT_STEP) {
+            return;
+        }
+        self.discount = bytes;
+        if let Err(error) = self.kept.write_discount(bytes, &mut self.discount_file) {
+            tracing::warn!(%error, "cannot exclude parts of answers from the disk limit");
+        }
     }
 
     /// Writes to the log, unless an earlier write failed. A later write would leave a gap.

@@ -91,6 +91,7 @@ impl AttemptContext<'_> {
         KeptOutput {
             files: vec![files.raw(), files.stderr(), files.log(), files.refusals()],
             limit: self.sandbox_policy().and_then(|policy| policy.disk),
+            discount: files.partial(),
         }
     }
 

@@ -18,6 +18,7 @@ impl AttemptContext<'_> {
     /// Removes parts of answers from the raw output. If that fails, the file stays as it is.
     pub(super) async fn remove_partial_lines(&self) {
         let Ok(adapter) = self.adapter(None) else { return };
+        let _ = std::fs::remove_file(self.files.partial());
         let raw = self.files.raw();
         let removed = spawn_blocking(move || remove(&raw, &*adapter)).await;
         match removed {

@@ -135,7 +135,8 @@ impl<'a> Prepared<'a> {
         spec.stdout = Output::Append(cx.files.raw());
         spec.stderr = Output::Append(cx.files.stderr());
         spec.refusals = Some(cx.files.refusals());
-        spec.kept = cx.kept_output().files;
+        let kept = cx.kept_output();
+        (spec.kept, spec.kept_discount) = (kept.files, Some(kept.discount));
         spec.orphan_grace = cx.attempt.orphan_grace;
         if spec.orphan_grace.is_zero() {
             spec.control = None;

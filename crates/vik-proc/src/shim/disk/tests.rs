@@ -171,3 +171,22 @@ fn empty_files_are_bounded_too() {
     let (used, limit) = (121, 100);
     assert_eq!(overrun, Overrun::Files { used, limit });
 }
+
+#[test]
+fn discount_of_kept_files_does_not_count() {
+    let folder = tempfile::tempdir().unwrap();
+    let (kept, discount) = (folder.path().join("kept"), folder.path().join("discount"));
+    write(&kept, 3 * MIB);
+    let over = |discount: &Path| {
+        let limit = DiskLimit::Bytes(2 * MIB as u64);
+        let disk = Disk::watch(&[], std::slice::from_ref(&kept), limit);
+        let mut disk = disk.discounted_by(Some(discount.to_owned()));
+        disk.check(Instant::now(), Vec::new)
+    };
+    assert!(over(&discount).is_some());
+    File::create(&discount)
+        .unwrap()
+        .set_len(3 * MIB as u64 / 2)
+        .unwrap();
+    assert_eq!(over(&discount), None);
+}

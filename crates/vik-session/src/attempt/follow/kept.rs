@@ -4,10 +4,13 @@
 //! print many short lines and exit at once: its session log, which is many times larger, is written
 //! afterwards.
 
+use std::fs::File;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use vik_proc::{Overrun, Space};
+use vik_workspace::fs as private;
 
 /// The files that are kept of an agent, and their limit.
 #[derive(Clone, Debug)]
@@ -17,13 +20,33 @@ pub struct KeptOutput {
     /// The maximum number of bytes of all files; `None`: half of the space that would be free
     /// without them.
     pub limit: Option<u64>,
+    /// The file whose length is made the number of bytes that do not count.
+    pub discount: PathBuf,
 }
 
 impl KeptOutput {
-    /// Returns the overrun if the files exceed their limit.
-    pub(super) fn overrun(&self) -> Option<Overrun> {
+    /// Writes down for the shim that at least so many bytes do not count. `file` is the opened file.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub(super) fn write_discount(&self, bytes: u64, file: &mut Option<File>) -> io::Result<()> {
+        let known = self.discount.symlink_metadata().map_or(0, |facts| facts.len());
+        if bytes <= known {
+            // An earlier daemon has found more, which is found again.
+            return Ok(());
+        }
+        let file = match file {
+            Some(file) => file,
+            None => file.insert(private::create_private(&self.discount)?),
+        };
+        file.set_len(bytes)
+    }
+
+    /// Returns the overrun if the files exceed their limit by more than the bytes that do not count.
+    pub(super) fn overrun(&self, discount: u64) -> Option<Overrun> {
         let sizes = self.files.iter().filter_map(|file| file.symlink_metadata().ok());
         let used: u64 = sizes.map(|facts| facts.blocks().saturating_mul(512)).sum();
+        let used = used.saturating_sub(discount);
         let limit = match self.limit {
             Some(limit) => limit,
             None => {

@@ -62,6 +62,7 @@ impl Files {
         let kept = KeptOutput {
             files: vec![self.raw.clone(), self.log.clone()],
             limit: self.limit,
+            discount: self.log.with_extension("partial"),
         };
         OutputReader::open(
             &self.raw,

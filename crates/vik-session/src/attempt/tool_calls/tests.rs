@@ -104,6 +104,7 @@ impl Scene {
         let kept = KeptOutput {
             files: vec![path("raw")],
             limit: None,
+            discount: path("partial"),
         };
         let reader =
             OutputReader::open(&path("raw"), adapter, log.log, log.agent_events, updates, kept).unwrap();
