@@ -77,6 +77,8 @@ fn ten_streaming_agents_cost_the_daemon_little() {
     let parts = paced(3000, 100, &text_part());
     let world = streaming(&ids.map(|id| (id, "todo")))
         .set("/loop/max_issue_concurrency", json!(10))
+        // Pulls would be most of the work.
+        .set("/issues/pull/idle_sec", json!("1m"))
         .script(&format!("start; {parts}; message whole; done"));
     let daemon = world.daemon();
     let streams = |status: &Value| {

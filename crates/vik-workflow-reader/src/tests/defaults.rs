@@ -38,6 +38,7 @@ fn defaults_are_those_of_the_contract() {
         agent.provider => None;
         agent.base_url => None;
         agent.max_concurrency => None;
+        agent.stream => false;
         agent.estimate => Spend { tokens: 100_000, usd: MicroUsd(500_000) };
         workflow.pull.idle => Span::secs(5);
         workflow.pull.timeout => Span::secs(60);
@@ -142,7 +143,15 @@ fn stages_keep_the_order_of_the_file_and_may_share_a_state() {
         .iter()
         .map(|stage| (stage.name.as_str(), stage.when.first_state()))
         .collect();
-    assert_eq!(names, [("plan", "todo"), ("build.2", "todo"), ("last", "wip")]);
+    assert_eq!(
+        names,
+        [
+            ("plan", "todo"),
+            ("build.2", "todo"),
+            ("last", "wip"),
+            ("talk", "talking")
+        ]
+    );
     assert_eq!(stages[1].timeout, Span::mins(20), "from the merge key");
 }
 

@@ -98,6 +98,7 @@ impl Scene {
         let kept = KeptOutput {
             files: vec![self.path("raw")],
             limit: None,
+            discount: self.path("partial"),
         };
         let updates = self.updates.clone();
         let reader = OutputReader::open(
