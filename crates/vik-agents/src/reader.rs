@@ -19,7 +19,7 @@ pub(crate) trait LineReader: Send {
     /// Builds the conclusion after the last line.
     fn conclusion(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion;
 
-    /// See [`Adapter::is_partial`].
+    /// Returns whether a later line has this one's content ([`Adapter::is_partial`]).
     fn is_partial_line(&self, _: &str) -> bool {
         false
     }

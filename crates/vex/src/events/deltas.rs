@@ -30,7 +30,7 @@ pub(super) struct Deltas {
 }
 
 impl Deltas {
-    /// Adds arrived text.
+    /// Masks text that arrived, and lets it wait for its turn.
     pub(super) fn push(&mut self, kind: DeltaKind, block: u64, text: &str) {
         if self
             .open

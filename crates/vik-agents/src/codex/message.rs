@@ -168,7 +168,7 @@ pub(super) struct UsageNotification<'a> {
 pub(super) struct TokenUsage {
     /// The total of the thread.
     pub(super) total: TokenCounts,
-    /// The last request.
+    /// The usage of the newest request alone.
     pub(super) last: Option<TokenCounts>,
     #[serde(rename = "modelContextWindow")]
     pub(super) model_context_window: Option<u64>,

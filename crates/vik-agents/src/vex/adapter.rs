@@ -43,7 +43,7 @@ struct Line<'a> {
     before_tokens: Option<Count>,
     after_tokens: Option<Count>,
     cost_usd: Option<f64>,
-    /// Of a `delta`.
+    /// What a `delta` is a part of: `text` or `thinking`.
     #[serde(rename = "kind")]
     part: Option<Text<'a>>,
     context_used: Option<Count>,

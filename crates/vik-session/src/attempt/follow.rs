@@ -6,9 +6,11 @@
 //! system and costs one `read` per poll. Lines of any length are read in bounded memory
 //! ([`lines`]).
 
+mod error;
 mod kept;
 mod life;
 mod lines;
+mod open_tools;
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -29,12 +31,14 @@ use vik_proc::Overrun;
 use vik_session_log::SessionLog;
 use vik_store::StoreError;
 
+pub use self::error::FollowError;
 pub use self::kept::KeptOutput;
 pub(super) use self::lines::LONGEST_LINE;
 use vik_workspace::fs as private;
 
 use self::life::{SignsOfLife, Speed};
 use self::lines::{Line, Lines};
+use self::open_tools::OpenTools;
 use super::live::{Context, Facts, RateLimit, Waiting, WaitsFor};
 use super::updates::UpdateSender;
 
@@ -57,39 +61,9 @@ const SLICES_PER_TURN: usize = 16;
 /// The number of bytes that are kept of a line that is too long.
 const MAX_CUT_BYTES: usize = 64 * 1024;
 
-/// The maximum number of tracked open tool calls, and the maximum length of a call id in bytes.
-const MAX_OPEN_TOOLS: usize = 1024;
-const MAX_TOOL_ID: usize = 256;
-
 thread_local! {
     /// One buffer per thread, not per attempt: hundreds of outputs are read at once.
     static SLICE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Why the output of an agent cannot be read or processed.
-#[derive(Debug, thiserror::Error)]
-pub enum FollowError {
-    #[error("cannot read the agent's output")]
-    Read(#[source] io::Error),
-    #[error("cannot write the session log")]
-    Log(#[source] Arc<StoreError>),
-    /// The journal or the agent's input cannot be written.
-    #[error("cannot answer the agent")]
-    Answer(#[source] StoreError),
-    /// The agent violates the protocol.
-    #[error("{0}")]
-    Broken(String),
-}
-
-impl FollowError {
-    /// Returns the error of the file that could not be written, if there is one.
-    pub(super) fn store(&self) -> Option<&StoreError> {
-        match self {
-            Self::Log(error) => Some(error),
-            Self::Answer(error) => Some(error),
-            Self::Read(_) | Self::Broken(_) => None,
-        }
-    }
 }
 
 /// A reader of one raw file.
@@ -121,59 +95,6 @@ pub struct OutputReader {
     log_error: Option<Arc<StoreError>>,
     /// Whether the agent's model has answered.
     answered: bool,
-}
-
-/// The open tool calls, oldest first. A call may end in the same poll in which the next one starts.
-#[derive(Debug, Default)]
-struct OpenTools(Vec<OpenTool>);
-
-#[derive(Debug)]
-struct OpenTool {
-    id: String,
-    name: String,
-    since: Instant,
-    opened_at: Timestamp,
-}
-
-impl OpenTool {
-    fn new(id: &str, name: &str) -> Self {
-        Self {
-            id: id.to_owned(),
-            name: name.to_owned(),
-            since: Instant::now(),
-            opened_at: Timestamp::now(),
-        }
-    }
-}
-
-impl OpenTools {
-    fn on_event(&mut self, event: &Event<'_>) {
-        match event {
-            Event::ToolCall { call_id, tool, .. } => {
-                let new = head(call_id, MAX_TOOL_ID);
-                if self.0.len() < MAX_OPEN_TOOLS && self.0.iter().all(|open| open.id != new) {
-                    self.0.push(OpenTool::new(new, head(tool, MAX_TOOL_ID)));
-                }
-            }
-            Event::ToolResult { call_id, .. } => {
-                let ended = head(call_id, MAX_TOOL_ID);
-                self.0.retain(|open| open.id != ended);
-            }
-            _ => {}
-        }
-    }
-
-    /// Adopts the adapter's count of open calls, as the end of a turn closes all calls.
-    fn set_count(&mut self, count: usize) {
-        if self.0.is_empty() && count > 0 {
-            self.0.push(OpenTool::new("", ""));
-        }
-        self.0.drain(..self.0.len().saturating_sub(count));
-    }
-
-    fn oldest(&self) -> Option<Instant> {
-        self.0.first().map(|open| open.since)
-    }
 }
 
 /// The state of a reader after all output was read.
@@ -273,7 +194,7 @@ impl OutputReader {
     pub fn pause_timers(&mut self) {
         let now = Instant::now();
         self.life.on_content();
-        self.tools.0.iter_mut().for_each(|open| open.since = now);
+        self.tools.restart_times(now);
     }
 
     /// Records whether the agent waits for a person.
@@ -289,9 +210,9 @@ impl OutputReader {
         if let Some(since) = self.person_since {
             return WaitsFor::since(since, Waiting::Person, None);
         }
-        if let Some(open) = self.tools.0.first() {
-            let name = Some(open.name.clone()).filter(|name| !name.is_empty());
-            return WaitsFor::since(open.opened_at, Waiting::Tool, name);
+        if let Some((name, opened_at)) = self.tools.oldest_call() {
+            let name = (!name.is_empty()).then(|| name.to_owned());
+            return WaitsFor::since(opened_at, Waiting::Tool, name);
         }
         let arriving = self.adapter.live().arriving.map(|arriving| match arriving {
             Arriving::Text => "text",
