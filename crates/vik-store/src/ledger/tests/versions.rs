@@ -79,6 +79,15 @@ fn released_ledgers_load_with_the_schema_of_a_new_one() {
             hand_over.map(|hand_over| hand_over.tries),
             (version > 4).then_some(3)
         );
+        let messages = parked.messages().iter();
+        let messages: Vec<_> = messages.map(|waiting| waiting.message.text.as_str()).collect();
+        let taken_over = parked.taken_over().map(|hold| hold.by.as_str());
+        if version > 5 {
+            assert_eq!(messages, ["Keep the old format readable."]);
+            assert_eq!(taken_over, Some("a person (vik takeover, user 1000)"));
+        } else {
+            assert_eq!((messages.len(), taken_over), (0, None));
+        }
         if version > 1 {
             // What later schemas keep as sums follows from the attempts of earlier ones.
             let estimated = Spend {
