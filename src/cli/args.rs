@@ -121,9 +121,9 @@ pub enum Verb {
     ///
     /// A message can instruct the agent.
     Deny(AnswerArgs),
-    /// Send a message to the agent of an issue, the running one or the next
+    /// Send a message to the agent of an issue
     ///
-    /// Lists and withdraws messages that wait, too.
+    /// The running agent gets it, or the next one. Lists and withdraws messages that wait, too.
     Message(MessageArgs),
     /// Take an issue over from its agent, to continue its conversation
     Takeover(TakeoverArgs),

@@ -84,12 +84,14 @@ pub fn request<T>(
 
 /// Returns the error for a refusal of the daemon.
 pub fn refused(problem: Problem) -> Failure {
-    let exit = match problem.status {
+    let status = problem.status;
+    let mut failure = Failure::from(ErrorBody::from(problem));
+    failure.exit = match status {
+        // The same as if no daemon ran.
+        404 if failure.code() == ErrorCode::UnknownStage.as_str() => Exit::Usage,
         404 => Exit::NotFound,
         _ => Exit::Failed,
     };
-    let mut failure = Failure::from(ErrorBody::from(problem));
-    failure.exit = exit;
     failure
 }
 

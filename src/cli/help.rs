@@ -86,7 +86,7 @@ const GROUPS: &[(&str, &[Entry])] = &[
                 &[
                     "vik message 7 'Keep the old format readable'",
                     "vik message 7 --interrupt 'Stop, use the other table'",
-                    "git diff main | vik message 7 -",
+                    "vik message 7 --file review.md",
                     "vik message 7 --list",
                 ],
             ),

@@ -461,9 +461,14 @@ fn run_is_listed_after_its_files_were_removed() {
     std::fs::remove_dir_all(world.home().join("sessions")).unwrap();
     let runs = world.runs();
     assert_eq!(runs.len(), 1);
+    let attempt = &runs[0]["attempts"][0];
     assert_eq!(
-        (&runs[0]["outcome"], &runs[0]["issue_title"], &runs[0]["attempts"]),
-        (&json!("succeeded"), &json!("Issue 1"), &json!([]))
+        (
+            &runs[0]["outcome"],
+            &runs[0]["issue_title"],
+            &attempt["files_removed"]
+        ),
+        (&json!("succeeded"), &json!("Issue 1"), &json!(true))
     );
 }
 

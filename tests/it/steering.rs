@@ -107,8 +107,8 @@ fn cancelled_issue_stays_parked_until_retry() {
     assert_eq!(parked["reason"], "cancelled");
     assert!(parked["freed_by"].as_str().unwrap().contains("vik retry"));
     std::fs::remove_file(world.workspace("1").join("up")).unwrap();
-    let output = world.vik(&["retry", "1", "--stage", "other"]).expect(0).out;
-    assert!(output.contains("nothing to retry: this stage"), "{output}");
+    let output = world.vik(&["retry", "1", "--stage", "other"]).expect(2).err;
+    assert!(output.contains("the workflow has no stage `other`"), "{output}");
     held_by(&world, "1", "parked");
     let output = world.vik(&["retry", "1", "--attempts", "20"]).expect(0).out;
     assert!(output.contains("another 20 attempts"), "{output}");

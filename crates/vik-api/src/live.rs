@@ -25,6 +25,7 @@ impl SessionView {
         if let Some(waits) = &self.waits_for {
             let time = elapsed(waits.since, now);
             parts.push(match (waits.kind.as_str(), waits.detail.as_deref()) {
+                ("tool", Some(tool)) if self.names_tool(tool) => format!("for {time}"),
                 ("tool", tool) => format!("waits {time} for {}", tool.unwrap_or("a tool")),
                 ("person", _) => format!("waits {time} for a person"),
                 (_, Some(arriving)) => format!("waits {time} for the model ({arriving})"),
@@ -47,6 +48,12 @@ impl SessionView {
             parts.push(format!("rate limit {:.0}% used", limit.used_percent));
         }
         (!parts.is_empty()).then(|| parts.join(" · "))
+    }
+
+    /// Returns whether the activity, which is shown before the live text, names this tool.
+    fn names_tool(&self, tool: &str) -> bool {
+        let activity = self.activity.as_deref();
+        activity.is_some_and(|activity| activity.starts_with(tool))
     }
 }
 
