@@ -26,6 +26,9 @@ issue: {stages: {s: {when: {state: t}, agent: a, prompt: p}}}
 /// marks in a JSON string are escaped.
 const ALLOW_TEXTS: &[&str] = &[r#""decision":"allow""#, r#""decision":"accept""#, r#""action":"accept""#, r#""permissionDecision":"allow""#];
 
+/// A message of a person.
+const MESSAGE: &str = r#"{"id":"01993c00-0000-7000-8000-000000000001","text":"a\n\"b\"","by":"a person","at":"2026-03-01T10:00:00Z","interrupt":true}"#;
+
 fn assert_is_json_line(text: &str) {
     assert!(!text.contains('\n'), "{text}");
     let _: serde_json::Map<String, serde_json::Value> = serde_json::from_str(text).expect("an object");
@@ -37,8 +40,10 @@ fn replay(profile: &AgentProfile, flags: u8, lines: &[u8]) -> String {
         workdir: Path::new("/ws"),
         resume: (flags & 4 != 0).then_some("0190d6a5-7b1c-7000-8000-000000000000"),
         in_sandbox: flags & 8 != 0,
+        asks: flags & 16 != 0,
     };
     let Ok(mut adapter) = vik_agents::driver(profile.runtime).interactive_adapter(profile, None, &input) else { return String::new() };
+    let message: vik_core::message::Message = serde_json::from_str(MESSAGE).expect("a message");
     let mut out = String::new();
     for line in std::iter::once(&b""[..]).chain(lines.split(|byte| *byte == b'\n')) {
         adapter.line(line, &mut |event| {
@@ -58,7 +63,13 @@ fn replay(profile: &AgentProfile, flags: u8, lines: &[u8]) -> String {
                         assert!(last.starts_with(&approval.answer_prefix), "{last}");
                     }
                 }
+                AgentRequest::TurnEnded => {
+                    let lines = adapter.message_lines(&message).into_iter().flatten();
+                    lines.for_each(|line| assert_is_json_line(&line));
+                }
                 AgentRequest::Withdraw { .. }
+                | AgentRequest::MessageTaken { .. }
+                | AgentRequest::MessageRejected { .. }
                 | AgentRequest::Close
                 | AgentRequest::ProtocolError(_) => {}
             }
