@@ -25,9 +25,9 @@ pub struct SendMessage {
 /// A message of a person that waits for an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MessageView {
-    /// Its id.
+    /// A UUID of version 7; `DELETE` withdraws the message by it.
     pub id: String,
-    /// Its text.
+    /// The text as the person wrote it, with secrets masked.
     pub text: String,
     /// The person, and the way they used.
     pub by: String,
@@ -66,15 +66,15 @@ pub enum DeliveryTo {
 /// What happens to a message that is sent to an issue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Delivery {
-    /// Who gets it.
+    /// The running agent, or that of the next attempt.
     pub to: DeliveryTo,
     /// The running attempt, if there is one.
     #[serde(default)]
     pub session_id: Option<String>,
-    /// Its stage.
+    /// The stage of the running attempt.
     #[serde(default)]
     pub stage: Option<StageName>,
-    /// Its agent profile.
+    /// The agent profile of the running attempt.
     #[serde(default)]
     pub agent: Option<AgentName>,
     /// Why the agent does not get it at once, as a text for people.
@@ -88,7 +88,7 @@ pub struct Delivery {
 /// The response to `POST /api/v1/issues/{id}/messages`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SentMessage {
-    /// The message.
+    /// The stored message.
     #[serde(flatten)]
     pub message: MessageView,
     /// What happens to it.
@@ -100,7 +100,7 @@ pub struct SentMessage {
 pub struct MessagesPage {
     /// [`SCHEMA`](crate::SCHEMA).
     pub schema: u32,
-    /// The issue.
+    /// The issue as the tracker names it.
     pub issue_id: IssueId,
     /// The messages that wait for an agent, oldest first.
     pub messages: Vec<MessageView>,

@@ -102,9 +102,9 @@ impl Status {
 /// it back. The usage of their session is not counted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TakenOverView {
-    /// The issue.
+    /// The issue as the tracker names it.
     pub issue_id: IssueId,
-    /// Its title.
+    /// The title when the issue was last seen.
     pub issue_title: String,
     /// Its state when it was last seen. A finished issue stays taken over.
     pub issue_state: String,

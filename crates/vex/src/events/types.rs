@@ -143,7 +143,7 @@ pub(super) enum Event<'a> {
     /// `reasoning`, and only there is it complete: the end of a part may be missing here. A `retry` discards what
     /// arrived of its answer.
     Delta {
-        /// What arrives.
+        /// Whether the part belongs to the answer or to the reasoning.
         kind: DeltaKind,
         /// The number of the part of the answer, from 0.
         block: u64,

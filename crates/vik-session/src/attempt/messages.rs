@@ -8,6 +8,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -71,9 +72,13 @@ pub(super) struct MessageEvents {
 impl MessageEvents {
     /// Reads the log of an attempt that an earlier daemon may have written.
     fn read(log: &Path) -> Self {
-        let text = private::read(log).unwrap_or_default();
-        let lines = text.split(|byte| *byte == b'\n');
-        let events = lines.filter_map(|line| serde_json::from_slice::<LogLine>(line).ok());
+        let file = private::open(log).ok();
+        // One line at a time: an agent decides how long its log is.
+        let lines = file
+            .into_iter()
+            .flat_map(|file| BufReader::new(file).split(b'\n'));
+        let lines = lines.map_while(Result::ok);
+        let events = lines.filter_map(|line| serde_json::from_slice::<LogLine>(&line).ok());
         let logged = events.filter_map(|line| match line.event {
             LoggedEvent::Known(Event::PersonMessage { id, state, .. }) => Some((id, state.into_owned())),
             _ => None,
