@@ -28,6 +28,8 @@ pub(super) struct AgentEnd {
     pub(super) exit: Option<ExitRecord>,
     /// Whether the agent's model answered; `None` if not all of its output was read.
     pub(super) answered: Option<bool>,
+    /// The number of bytes of partial lines; `None` if not all of its output was read.
+    pub(super) partial_bytes: Option<u64>,
     pub(super) conclusion: Conclusion,
     /// Why the earlier conversation was not resumed.
     pub(super) resume_failure: Option<String>,

@@ -26,6 +26,8 @@ pub(super) struct Concluded<'a> {
     pub(super) ended: Ended,
     /// The structured result of the agent, if there is one.
     pub(super) result: Option<Box<RawValue>>,
+    /// The number of bytes of partial lines in the raw output, if it is known.
+    pub(super) partial_bytes: Option<u64>,
     pub(super) acquired: Acquired,
 }
 
@@ -39,6 +41,7 @@ impl<'a> Concluded<'a> {
             cx,
             ended,
             result: None,
+            partial_bytes: None,
             acquired: Acquired::default(),
         };
         if !cx.disk.is_broken() && concluded.needs_after_run() {
@@ -53,8 +56,10 @@ impl<'a> Concluded<'a> {
     pub(super) async fn hand_over(mut self) -> Finish {
         let cx = self.cx;
         cx.remove_output_file();
-        // A process that is left may still write.
-        if self.ended.result.failure_class != Some(FailureClass::UnprovenEnd) {
+        // A process that is left may still write. Most output has no partial lines, and is not read
+        // a second time.
+        let still_written = self.ended.result.failure_class == Some(FailureClass::UnprovenEnd);
+        if !still_written && self.partial_bytes != Some(0) {
             cx.remove_partial_lines().await;
         }
         failpoint::reach("log_ended");

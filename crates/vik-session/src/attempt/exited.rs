@@ -103,6 +103,7 @@ impl<'a> EndedTree<'a> {
                 let overrun = finished.overrun.as_ref().map(overrun_failure);
                 causes.overrun = causes.overrun.or(overrun);
                 agent.answered = Some(finished.answered);
+                agent.partial_bytes = Some(finished.adapter.live().partial_bytes);
                 cx.evaluate_output(&mut *finished.adapter, &mut agent);
                 let log = finished.log.and_then(|mut log| {
                     cx.report_taken_messages(&finished.requests, &mut messages, &mut log)

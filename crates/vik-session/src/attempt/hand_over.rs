@@ -91,6 +91,7 @@ impl AttemptContext<'_> {
             cx: self,
             ended,
             result: self.mapped_result().await,
+            partial_bytes: None,
             acquired: Acquired::default(),
         };
         let acquired = Acquired::new(Some(secrets), workplace);

@@ -99,6 +99,7 @@ impl<'a> Judged<'a> {
             cx,
             ended,
             result: self.agent.conclusion.result,
+            partial_bytes: self.agent.partial_bytes,
             acquired: self.acquired,
         })
     }
