@@ -94,7 +94,7 @@ pub(super) fn approval(tool: &str, decision: &str, detail: &str) -> Note {
 pub(super) fn subagent(status: &str, task: &str) -> Note {
     let task = one_line(task, MAX_TEXT_CHARS);
     let gap = if task.is_empty() { "" } else { ": " };
-    Note::line(Dim, '·', &format!("sub-agent {status}{gap}{task}"))
+    Note::line(Dim, '·', &format!("task {status}{gap}{task}"))
 }
 
 /// Returns the line of the usage so far.
