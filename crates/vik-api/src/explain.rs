@@ -172,6 +172,21 @@ pub enum StageState {
     Held,
 }
 
+impl StageView {
+    /// Returns the state in the words of `vik explain` and `vik top`: what a person can free is
+    /// parked, unless it is taken over.
+    pub fn state_label(&self) -> &'static str {
+        match (self.state, &self.hold) {
+            (StageState::Running, _) => "running",
+            (StageState::Ready, _) => "ready",
+            (StageState::Waiting, _) => "waiting",
+            (StageState::Held, Some(hold)) if hold.reason == "taken_over" => "taken over",
+            (StageState::Held, Some(hold)) if hold.freed_by.is_some() => "parked",
+            (StageState::Held, _) => "held",
+        }
+    }
+}
+
 /// The reason why a stage does not start now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HoldView {

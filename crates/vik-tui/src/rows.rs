@@ -84,14 +84,12 @@ pub(crate) fn is_finished(issue: &Explanation) -> bool {
     issue.stages.is_empty() && issue.hold.as_ref().is_some_and(|hold| hold.reason == "terminal")
 }
 
-/// Returns the name of a stage's state. What a person can free is parked, as in `vik status`.
+/// Returns the name of a stage's state.
 pub(crate) fn stage_state(stage: &StageView) -> (&'static str, Tone) {
-    let is_parked = stage.hold.as_ref().is_some_and(|hold| hold.freed_by.is_some());
-    match stage.state {
-        StageState::Running => ("running", Tone::Good),
-        StageState::Ready => ("ready", Tone::Good),
-        StageState::Waiting => ("waiting", Tone::Plain),
-        StageState::Held if is_parked => ("parked", Tone::Warn),
-        StageState::Held => ("held", Tone::Warn),
-    }
+    let tone = match stage.state {
+        StageState::Running | StageState::Ready => Tone::Good,
+        StageState::Waiting => Tone::Plain,
+        StageState::Held => Tone::Warn,
+    };
+    (stage.state_label(), tone)
 }

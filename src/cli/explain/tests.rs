@@ -191,6 +191,17 @@ fn answer(explained: &Explained) -> String {
 }
 
 #[test]
+fn issue_that_a_person_has_taken_over_is_not_called_parked() {
+    let mut taken_over = hold("taken_over", "taken over by a person (uid 1000)");
+    taken_over.freed_by = Some("`vik handback ISSUE`".to_owned());
+    let stage = stage("implement", StageState::Held, Some(taken_over));
+    assert_eq!(stage.state_label(), "taken over");
+    let explained = explained(DaemonState::Running, vec![stage]);
+    let text = text(&explained, now(), usize::MAX);
+    assert!(!text.contains("parked"), "{text}");
+}
+
+#[test]
 fn answer_covers_all_states_of_an_issue() {
     let mut parked = hold("parked", "parked (auth): the key is not valid");
     parked.since = Some(ago(11_000));

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
-use vik_api::{AttemptView, DecisionView, Explained, Explanation, RunState, RunView, StageState, StageView};
+use vik_api::{AttemptView, DecisionView, Explained, Explanation, RunState, RunView, StageState};
 use vik_base::report::{clean, date_time, label, one_line, table_within};
 
 use crate::cli::explained::attempts;
@@ -78,7 +78,7 @@ fn stages(explanation: &Explanation, answer: &str, now: Timestamp, width: usize)
             let attempts = stage.attempts + u32::from(stage.state == StageState::Running);
             [
                 stage.stage.to_string(),
-                state(stage).to_owned(),
+                stage.state_label().to_owned(),
                 format!("{attempts} of {}", stage.max_attempts),
                 last,
                 why,
@@ -89,17 +89,6 @@ fn stages(explanation: &Explanation, answer: &str, now: Timestamp, width: usize)
         "\n{}",
         table_within(width, ["STAGE", "STATE", "ATTEMPTS", "LAST", "WHY"], &rows)
     )
-}
-
-fn state(stage: &StageView) -> &'static str {
-    let is_parked = stage.hold.as_ref().is_some_and(|hold| hold.freed_by.is_some());
-    match stage.state {
-        StageState::Running => "running",
-        StageState::Ready => "ready",
-        StageState::Waiting => "waiting",
-        StageState::Held if is_parked => "parked",
-        StageState::Held => "held",
-    }
 }
 
 fn decisions_text(decisions: &[DecisionView], width: usize) -> String {

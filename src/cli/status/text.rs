@@ -398,9 +398,12 @@ fn ids(group: &[&WaitingView]) -> String {
 }
 
 fn why(waiting: &WaitingView) -> String {
-    if waiting.detail.is_empty() {
-        label(&waiting.reason)
+    let (reason, detail) = (label(&waiting.reason), one_line(&waiting.detail, 200));
+    if detail.is_empty() {
+        reason
+    } else if detail.starts_with(&reason) {
+        detail
     } else {
-        format!("{}: {}", label(&waiting.reason), one_line(&waiting.detail, 200))
+        format!("{reason}: {detail}")
     }
 }

@@ -15,7 +15,8 @@ const cardTitle = (id, title) =>
 
 function card({ issue, view }) {
   const hold = view.hold ?? (view.state === "running" || view.state === "ready" ? null : issue.hold);
-  const label = view.state === "held" && hold?.reason === "parked" ? "parked" : view.state;
+  const names = { parked: "parked", taken_over: "taken over" };
+  const label = (view.state === "held" && names[hold?.reason]) || view.state;
   return h(
     "li",
     { key: issue.issue_id, class: "card" },

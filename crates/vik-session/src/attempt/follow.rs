@@ -10,9 +10,9 @@ mod error;
 mod kept;
 mod life;
 mod lines;
+mod mapper;
 mod open_tools;
 
-use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -26,7 +26,6 @@ use vik_core::event::Event;
 use vik_core::ids::MessageId;
 use vik_core::message::Message;
 use vik_core::outcome::Usage;
-use vik_mask::Masker;
 use vik_proc::Overrun;
 use vik_session_log::SessionLog;
 use vik_store::StoreError;
@@ -38,6 +37,7 @@ use vik_workspace::fs as private;
 
 use self::life::{SignsOfLife, Speed};
 use self::lines::{Line, Lines};
+use self::mapper::{Mapped, Mapper};
 use self::open_tools::OpenTools;
 use super::live::{Context, Facts, RateLimit, Waiting, WaitsFor};
 use super::updates::UpdateSender;
@@ -58,9 +58,6 @@ const SLICE_BYTES: usize = 256 * 1024;
 /// The number of slices that are mapped before the caller may check timeouts.
 const SLICES_PER_TURN: usize = 16;
 
-/// The number of bytes that are kept of a line that is too long.
-const MAX_CUT_BYTES: usize = 64 * 1024;
-
 thread_local! {
     /// One buffer per thread, not per attempt: hundreds of outputs are read at once.
     static SLICE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -80,8 +77,11 @@ pub struct OutputReader {
     life: SignsOfLife,
     speed: Speed,
     tools: OpenTools,
-    /// When the agent's model last gave an event, or the agent was started.
-    model_since: Timestamp,
+    /// When the agent's model last gave an event, or the agent was started. `None` for a program
+    /// that is not known to have a model.
+    model_since: Option<Timestamp>,
+    /// When the agent had last printed before this reader was opened.
+    printed_at: Timestamp,
     /// Since when the agent waits for a person.
     person_since: Option<Timestamp>,
     /// Requests of the agent that the caller has not taken yet.
@@ -133,9 +133,12 @@ impl OutputReader {
         updates: UpdateSender,
         kept: KeptOutput,
     ) -> Result<Self, FollowError> {
+        let raw = private::open(raw).map_err(FollowError::Read)?;
+        let printed = raw.metadata().and_then(|metadata| metadata.modified());
+        let printed = printed.ok().and_then(|at| Timestamp::try_from(at).ok());
         Ok(Self {
             requests: adapter.take_requests(),
-            raw: private::open(raw).map_err(FollowError::Read)?,
+            raw,
             adapter,
             log,
             logged,
@@ -144,7 +147,8 @@ impl OutputReader {
             poll_wait: POLL_INTERVAL.0,
             life: SignsOfLife::default(),
             speed: Speed::default(),
-            model_since: Timestamp::now(),
+            model_since: Some(Timestamp::now()),
+            printed_at: printed.unwrap_or_else(Timestamp::now),
             person_since: None,
             tools: OpenTools::default(),
             kept,
@@ -154,6 +158,13 @@ impl OutputReader {
             log_error: None,
             answered: false,
         })
+    }
+
+    /// Marks a program that is not known to have a model: it is not shown as waiting for one.
+    #[must_use]
+    pub fn without_model(mut self) -> Self {
+        self.model_since = None;
+        self
     }
 
     /// Bounds for how long lines that only show a connection count as activity: as long as the
@@ -202,24 +213,27 @@ impl OutputReader {
         if waits != self.person_since.is_some() {
             self.person_since = waits.then(Timestamp::now);
             let waits_for = self.waits_for();
-            self.updates.set_facts(|facts| facts.waits_for = Some(waits_for));
+            self.updates.set_facts(|facts| facts.waits_for = waits_for);
         }
     }
 
-    fn waits_for(&self) -> WaitsFor {
+    /// Returns what the agent waits for, if that is known.
+    pub(super) fn waits_for(&self) -> Option<WaitsFor> {
         if let Some(since) = self.person_since {
-            return WaitsFor::since(since, Waiting::Person, None);
+            return Some(WaitsFor::since(since, Waiting::Person, None));
         }
         if let Some((name, opened_at)) = self.tools.oldest_call() {
             let name = (!name.is_empty()).then(|| name.to_owned());
-            return WaitsFor::since(opened_at, Waiting::Tool, name);
+            return Some(WaitsFor::since(opened_at, Waiting::Tool, name));
         }
+        let since = self.model_since?;
         let arriving = self.adapter.live().arriving.map(|arriving| match arriving {
             Arriving::Text => "text",
             Arriving::Thinking => "thinking",
             Arriving::ToolInput => "tool input",
         });
-        WaitsFor::since(self.model_since, Waiting::Model, arriving.map(str::to_owned))
+        let arriving = arriving.map(str::to_owned);
+        Some(WaitsFor::since(since, Waiting::Model, arriving))
     }
 
     /// Returns the overrun if the kept files use too much of the disk. From then on no events are
@@ -390,8 +404,12 @@ impl OutputReader {
     }
 
     fn map_lines(&mut self, split: impl FnOnce(&mut Lines, &File, &mut dyn FnMut(Line<'_>))) -> Mapped {
+        let now = Timestamp::now();
+        // An earlier daemon logged the first events when they were printed.
+        let printed_at = if self.logged > 0 { self.printed_at } else { now };
         let mut mapper = Mapper {
-            at: Timestamp::now(),
+            at: now,
+            printed_at,
             masker: vik_mask::process(),
             adapter: &mut *self.adapter,
             log: &mut self.log,
@@ -405,7 +423,7 @@ impl OutputReader {
         split(&mut self.lines, &self.raw, &mut |line| mapper.line(line));
         let mapped = mapper.mapped;
         if mapped.events > 0 {
-            self.model_since = Timestamp::now();
+            self.model_since = self.model_since.map(|_| printed_at);
         }
         mapped
     }
@@ -417,10 +435,13 @@ impl OutputReader {
         let live = self.adapter.live();
         self.speed.on_arrived(Instant::now(), live.arrived_chars);
         let waits_for = self.waits_for();
-        let is_answering = waits_for.kind == Waiting::Model && live.arriving.is_some();
+        let for_model = waits_for
+            .as_ref()
+            .is_some_and(|waits| waits.kind == Waiting::Model);
+        let is_answering = for_model && live.arriving.is_some();
         let tokens_per_second = self.speed.tokens_per_second().filter(|_| is_answering);
         self.updates.set_facts(|facts| {
-            facts.waits_for = Some(waits_for);
+            facts.waits_for = waits_for;
             facts.tokens_per_second = tokens_per_second;
             facts.context = live.context_used.map(|used| Context {
                 used,
@@ -470,104 +491,6 @@ impl OutputReader {
         let size = self.raw.metadata().map_err(FollowError::Read)?.len();
         Ok(at >= size)
     }
-}
-
-/// What was mapped at once.
-#[derive(Clone, Copy, Debug, Default)]
-struct Mapped {
-    lines: u64,
-    /// The events that show what the agent does; usage and rate limits do not.
-    events: u64,
-}
-
-/// Maps lines to events, and writes those that the log does not contain.
-struct Mapper<'f> {
-    at: Timestamp,
-    masker: Masker,
-    adapter: &'f mut dyn Adapter,
-    log: &'f mut SessionLog,
-    log_error: &'f mut Option<Arc<StoreError>>,
-    tools: &'f mut OpenTools,
-    logged: &'f mut u64,
-    requests: &'f mut Vec<AgentRequest>,
-    answered: &'f mut bool,
-    mapped: Mapped,
-}
-
-impl Mapper<'_> {
-    fn line(&mut self, line: Line<'_>) {
-        self.mapped.lines += 1;
-        match line {
-            Line::Whole(line) => self.whole(line),
-            Line::Cut { head, bytes, offset } => self.cut(head, bytes, offset),
-        }
-    }
-
-    fn whole(&mut self, line: &[u8]) {
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        if line.is_empty() {
-            return;
-        }
-        // All of the agent's output passes through here, so no secret reaches the log or the
-        // adapter.
-        let text = match std::str::from_utf8(line) {
-            Ok(text) => Cow::Borrowed(text),
-            // Much slower.
-            Err(_) => String::from_utf8_lossy(line),
-        };
-        let masked_line = self.masker.mask_json(&text);
-        let Self {
-            adapter,
-            log,
-            log_error,
-            tools,
-            logged,
-            at,
-            answered,
-            mapped,
-            ..
-        } = self;
-        adapter.line(masked_line.as_bytes(), &mut |event: Event<'_>| {
-            tools.on_event(&event);
-            **answered |= event.is_answer();
-            mapped.events += u64::from(!matches!(
-                event,
-                Event::TokenUsage { .. } | Event::RateLimit { .. }
-            ));
-            if **logged > 0 {
-                **logged -= 1;
-            } else if log_error.is_none() {
-                **log_error = log.push(*at, &event).err().map(Arc::new);
-            }
-        });
-        self.requests.append(&mut self.adapter.take_requests());
-    }
-
-    /// Writes the start of a line that is too long to the log. The adapter does not receive such a
-    /// line.
-    fn cut(&mut self, start: &[u8], bytes: u64, offset: u64) {
-        if *self.logged > 0 {
-            *self.logged -= 1;
-            return;
-        }
-        if self.log_error.is_some() {
-            return;
-        }
-        let masker = &self.masker;
-        let text = String::from_utf8_lossy(&start[..start.len().min(MAX_CUT_BYTES + masker.around())]);
-        let kept = head(&text, MAX_CUT_BYTES).len();
-        let event = Event::Malformed {
-            line: masker.mask_part(&text, 0..kept).into(),
-            bytes: Some(bytes),
-            offset: Some(offset),
-        };
-        *self.log_error = self.log.push(self.at, &event).err().map(Arc::new);
-    }
-}
-
-/// Returns at most the first `max_bytes` bytes of a text, whole characters only.
-fn head(text: &str, max_bytes: usize) -> &str {
-    &text[..text.floor_char_boundary(max_bytes)]
 }
 
 /// Returns the offset of the next data in the file at or after `at`; `None` if there is none.

@@ -1,6 +1,7 @@
 //! Opens the reader of an agent's raw output.
 
 use vik_agents::PreviousTotal;
+use vik_core::workflow::Runtime;
 use vik_session_log::Reopened;
 use vik_store::AttemptFailure;
 
@@ -16,7 +17,7 @@ impl AttemptContext<'_> {
             cost_usd: resume.cost.usd(),
         });
         let adapter = self.adapter(before)?;
-        OutputReader::open(
+        let reader = OutputReader::open(
             &self.files.raw(),
             adapter,
             log.log,
@@ -24,7 +25,11 @@ impl AttemptContext<'_> {
             self.attempt.updates.clone(),
             self.kept_output(),
         )
-        .map(|reader| reader.with_stall_timeout(self.start().stage.stall_timeout.0))
-        .map_err(|error| broken("cannot follow the agent", &error))
+        .map_err(|error| broken("cannot follow the agent", &error))?
+        .with_stall_timeout(self.start().stage.stall_timeout.0);
+        Ok(match self.spec.profile.runtime {
+            Runtime::Command => reader.without_model(),
+            _ => reader,
+        })
     }
 }

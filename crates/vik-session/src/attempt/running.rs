@@ -19,7 +19,7 @@ use super::commands::AttemptCommands;
 use super::exited::{Detached, EndedTree, Exited};
 use super::follow::{FollowError, OutputReader};
 use super::full::overrun_failure;
-use super::live::{LivePhase, Stopping, Waiting, WaitsFor};
+use super::live::{LivePhase, Stopping};
 use super::opened::{AttemptContext, broken};
 use super::timeouts::Timeouts;
 use super::tool_calls::ToolCallApprovals;
@@ -113,7 +113,7 @@ impl<'a> Running<'a> {
         } = self;
         cx.attempt.updates.set_facts(|facts| {
             facts.phase = LivePhase::Running;
-            facts.waits_for = Some(WaitsFor::since(Timestamp::now(), Waiting::Model, None));
+            facts.waits_for = reader.waits_for();
         });
         let mut agent = WatchedAgent {
             cx,

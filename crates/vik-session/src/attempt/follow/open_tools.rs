@@ -5,7 +5,7 @@ use std::time::Instant;
 use jiff::Timestamp;
 use vik_core::event::Event;
 
-use super::head;
+use super::mapper::head;
 
 /// The maximum number of tracked open tool calls, and the maximum length of a call id in bytes.
 const MAX_OPEN_TOOLS: usize = 1024;
@@ -24,23 +24,24 @@ struct OpenTool {
 }
 
 impl OpenTool {
-    fn new(id: &str, name: &str) -> Self {
+    fn new(id: &str, name: &str, opened_at: Timestamp) -> Self {
         Self {
             id: id.to_owned(),
             name: name.to_owned(),
             since: Instant::now(),
-            opened_at: Timestamp::now(),
+            opened_at,
         }
     }
 }
 
 impl OpenTools {
-    pub(super) fn on_event(&mut self, event: &Event<'_>) {
+    /// Handles an event that was printed at this time.
+    pub(super) fn on_event(&mut self, event: &Event<'_>, at: Timestamp) {
         match event {
             Event::ToolCall { call_id, tool, .. } => {
                 let new = head(call_id, MAX_TOOL_ID);
                 if self.0.len() < MAX_OPEN_TOOLS && self.0.iter().all(|open| open.id != new) {
-                    self.0.push(OpenTool::new(new, head(tool, MAX_TOOL_ID)));
+                    self.0.push(OpenTool::new(new, head(tool, MAX_TOOL_ID), at));
                 }
             }
             Event::ToolResult { call_id, .. } => {
@@ -54,7 +55,7 @@ impl OpenTools {
     /// Adopts the adapter's count of open calls, as the end of a turn closes all calls.
     pub(super) fn set_count(&mut self, count: usize) {
         if self.0.is_empty() && count > 0 {
-            self.0.push(OpenTool::new("", ""));
+            self.0.push(OpenTool::new("", "", Timestamp::now()));
         }
         self.0.drain(..self.0.len().saturating_sub(count));
     }

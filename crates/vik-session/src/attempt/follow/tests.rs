@@ -7,6 +7,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use vik_core::outcome::Usage;
 use vik_core::workflow::{AgentProfile, OutputFormat, Runtime};
 
+use super::mapper::MAX_CUT_BYTES;
 use super::*;
 use crate::attempt::AttemptHandle;
 
@@ -291,4 +292,43 @@ async fn log_failure_within_a_slice_still_maps_later_lines() {
         0,
         "nothing is written after an error"
     );
+}
+
+/// A tool call that has not ended.
+const OPEN_CALL: &str = concat!(
+    r#"{"type":"item.started","item":{"id":"i1","type":"command_execution","command":"true","status":"in_progress"}}"#,
+    "\n",
+);
+
+#[tokio::test]
+async fn agent_of_an_earlier_daemon_waits_since_it_last_printed() {
+    let files = Files::new();
+    std::fs::write(&files.raw, OPEN_CALL).unwrap();
+    let mut first = files.follower();
+    while first.poll().unwrap() {}
+    first.detach().unwrap();
+    let printed: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+    let raw = File::options().write(true).open(&files.raw).unwrap();
+    raw.set_modified(printed.into()).unwrap();
+    let mut second = files.follower();
+    while second.poll().unwrap() {}
+    let waits = second.waits_for().unwrap();
+    assert_eq!((waits.kind, waits.since), (Waiting::Tool, printed));
+    std::fs::write(
+        &files.raw,
+        [OPEN_CALL, OPEN_CALL.replace("i1", "i2").as_str()].concat(),
+    )
+    .unwrap();
+    let mut third = files.follower();
+    while third.poll().unwrap() {}
+    assert!(third.waits_for().unwrap().since > printed);
+}
+
+#[tokio::test]
+async fn program_without_a_model_is_not_shown_as_waiting_for_one() {
+    let files = Files::new();
+    let mut reader = files.follower().without_model();
+    assert_eq!(reader.waits_for().map(|waits| waits.kind), None);
+    reader.set_waits_for_person(true);
+    assert_eq!(reader.waits_for().map(|waits| waits.kind), Some(Waiting::Person));
 }
