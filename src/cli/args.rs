@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use vik_control::PointInTime;
 
 use super::answer::AnswerArgs;
+use super::answer_question::AnswerQuestionArgs;
 use super::cancel::CancelArgs;
 use super::diff::DiffArgs;
 use super::doctor::DoctorArgs;
@@ -121,6 +122,10 @@ pub enum Verb {
     ///
     /// A message can instruct the agent.
     Deny(AnswerArgs),
+    /// Answer the question of an agent
+    ///
+    /// The agent continues its conversation with the answer.
+    Answer(AnswerQuestionArgs),
     /// Send a message to the agent of an issue
     ///
     /// The running agent gets it, or the next one. Lists and withdraws messages that wait, too.

@@ -180,6 +180,7 @@ pub fn offline_outcome(result: CommandResult, issue: Option<&IssueId>) -> Result
 /// Returns the error of a command that was refused without a daemon.
 pub fn offline_refusal(result: CommandResult, issue: Option<&IssueId>) -> Failure {
     match result {
+        CommandResult::AnswerRefused(refusal) => api_view::answer_refused(&refusal),
         CommandResult::Refused(refusal) => api_view::message_refused(&refusal),
         CommandResult::UnknownStage { stage, known } => api_view::unknown_stage(stage.as_str(), known.iter()),
         _ => api_view::unknown_issue(issue.map_or("", IssueId::as_str))

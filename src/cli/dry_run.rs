@@ -15,6 +15,7 @@ use vik_core::trust::Trust;
 use vik_daemon::{Instance, host};
 use vik_orchestrator::api_view;
 use vik_session::attempt::{intent, issue_context, stage_context};
+use vik_session::attempt::{question_file, question_section};
 use vik_session::host::Host;
 use vik_session::outputs;
 use vik_store::ledger::Reader;
@@ -116,6 +117,7 @@ pub fn run(loaded: &LoadedWorkflow, filter: Filter) -> CliResult {
                 .is_some_and(|trust| trust.judge(issue) == Trust::Fenced),
             message: None,
             messages: Vec::new(),
+            answers: Vec::new(),
             handed_back: None,
         };
         out.push_str(&start_text(&host, loaded, &start));
@@ -201,7 +203,11 @@ fn start_text(host: &Host, loaded: &LoadedWorkflow, start: &Start) -> String {
                 vik_template::fenced_prompt(&source, &value, &fence).map_err(|error| chain(&error))?;
             let file = host.attempt_files(start).outputs_dir().join(outputs::FILE_NAME);
             let asked = outputs::section(stage.outputs.as_ref(), &file, &[], &source, &fence);
-            Ok((prompt, intent::section(&start.intent, &source, &fence) + &asked))
+            let questions = question_section(&question_file(&host.attempt_files(start)));
+            Ok((
+                prompt,
+                intent::section(&start.intent, &source, &fence) + &asked + &questions,
+            ))
         });
     let prompt = match prompt {
         Ok((prompt, intent)) => {

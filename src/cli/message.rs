@@ -1,6 +1,5 @@
 //! `vik message`
 
-use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -13,10 +12,8 @@ use vik_orchestrator::api_view;
 use vik_workflow::{WorkflowFile, absolute};
 
 use super::completion::issues;
+use super::text_input::text;
 use super::{CliResult, client, history, print, print_json};
-
-/// The most that is read of a file or of stdin, in bytes.
-const MAX_READ: u64 = 16 << 20;
 
 /// `vik message`
 #[derive(Debug, Args)]
@@ -60,7 +57,12 @@ pub fn run(workflow: &Path, args: &MessageArgs) -> CliResult {
     } else {
         let message = NewMessage {
             issue,
-            text: text(args)?,
+            text: text(
+                "message",
+                &args.text,
+                args.file.as_deref(),
+                ErrorCode::MessageInvalid,
+            )?,
             interrupt: args.interrupt,
         };
         send(workflow, message, args.json)
@@ -247,42 +249,6 @@ fn without_daemon() -> Delivery {
         agent: None,
         because: Some("no daemon is running".to_owned()),
         hint: Some("`vik run`".to_owned()),
-    }
-}
-
-/// Returns the text of the message.
-#[expect(clippy::disallowed_methods, reason = "reads the file that a person names")]
-fn text(args: &MessageArgs) -> Result<String, Failure> {
-    let stdin = std::io::stdin();
-    let is_stdin = match (&args.file, &*args.text) {
-        (Some(_), _) => false,
-        (None, []) if stdin.is_terminal() => {
-            let failure = Failure::new(Exit::Usage, ErrorCode::Usage, "the message has no text");
-            return Err(failure.hint("write it after the issue, or use --file FILE or `-` for stdin"));
-        }
-        (None, texts) => texts.is_empty() || texts == ["-"],
-    };
-    let read = |source: &mut dyn Read, name: &str| {
-        let failed = |error: &(dyn std::error::Error + 'static)| {
-            Failure::failed(ErrorCode::MessageInvalid, format!("cannot read {name}"), error)
-        };
-        let mut bytes = Vec::new();
-        let read = source.take(MAX_READ).read_to_end(&mut bytes);
-        read.map_err(|error| failed(&error))?;
-        let text = String::from_utf8(bytes).map_err(|error| failed(&error))?;
-        // Editors and `echo` end the last line, and some end all lines with a carriage return.
-        Ok(text.replace("\r\n", "\n").trim_end_matches('\n').to_owned())
-    };
-    match &args.file {
-        Some(path) => {
-            let name = format!("`{}`", path.display());
-            let mut file = std::fs::File::open(path).map_err(|error| {
-                Failure::failed(ErrorCode::MessageInvalid, format!("cannot read {name}"), &error)
-            })?;
-            read(&mut file, &name)
-        }
-        None if is_stdin => read(&mut stdin.lock(), "stdin"),
-        None => Ok(args.text.join(" ")),
     }
 }
 

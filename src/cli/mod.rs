@@ -1,6 +1,7 @@
 //! The command line, with one file per verb.
 
 mod answer;
+mod answer_question;
 mod approve;
 mod args;
 mod built_in_agent;
@@ -42,6 +43,7 @@ mod sign_ins;
 mod status;
 mod stop;
 mod takeover;
+mod text_input;
 mod top;
 mod trace;
 mod tracker;
@@ -152,6 +154,7 @@ fn dispatch(cli: &Cli) -> CliResult {
         Verb::Retry(args) => retry::run(workflow, args),
         Verb::Approve(args) => approve::run(workflow, args),
         Verb::Deny(args) => deny::run(workflow, args),
+        Verb::Answer(args) => answer_question::run(workflow, args),
         Verb::Message(args) => message::run(workflow, args),
         Verb::Takeover(args) => takeover::run(workflow, args),
         Verb::Handback(args) => handback::run(workflow, args),

@@ -341,6 +341,16 @@ impl Observer for Lines {
                         let answered = one_line(&request.answered(answer, by), 200);
                         screen.line(&format!("  {id} {stage}: {answered}"));
                     }
+                    RunEvent::Asked { stage, question, .. } => {
+                        let mark = screen.paint("33", "question:");
+                        let question = vik_orchestrator::api_view::describe_question(question);
+                        screen.line(&format!("  {id} {stage} {mark} {question}"));
+                        screen.line(&format!("    `vik answer {id} TEXT`"));
+                    }
+                    RunEvent::QuestionAnswered { stage, answer, .. } => {
+                        let text = one_line(&format!("{} answered: {}", answer.by, answer.answer), 200);
+                        screen.line(&format!("  {id} {stage}: {text}"));
+                    }
                     RunEvent::Closed { stage, .. } => {
                         screen.line(&format!("  {id} {stage}: unparked, because the issue was closed"));
                     }
@@ -354,6 +364,7 @@ impl Observer for Lines {
             // The note and the final summary report it.
             Progress::Parked(_)
             | Progress::Awaiting(_)
+            | Progress::Asked(_)
             | Progress::Messages(_)
             | Progress::DayLimit { .. } => {}
             Progress::Reloaded { edits, .. } => {

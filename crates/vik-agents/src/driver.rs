@@ -48,6 +48,7 @@ pub trait Driver: Sync {
     ///     in_sandbox: false,
     ///     input: InputMode::Prompt,
     ///     scope: None,
+    ///     questions: None,
     ///     is_root: false,
     ///     environment: &environment,
     /// })?;

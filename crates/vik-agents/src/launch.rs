@@ -57,6 +57,8 @@ pub struct LaunchContext<'a> {
     pub input: InputMode,
     /// The paths that the agent may change, for an agent that enforces a scope itself.
     pub scope: Option<&'a Scope>,
+    /// The folder of the file for questions, which the agent may write to.
+    pub questions: Option<&'a Path>,
     /// Whether the process will run as root.
     pub is_root: bool,
     pub environment: &'a BTreeMap<String, String>,

@@ -43,6 +43,7 @@ pub(crate) fn context(profile: &AgentProfile) -> LaunchContext<'_> {
         in_sandbox: false,
         input: InputMode::Prompt,
         scope: None,
+        questions: None,
         is_root: false,
         environment: &ENVIRONMENT,
     }

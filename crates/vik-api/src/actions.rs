@@ -57,6 +57,7 @@ impl Action {
                 Answer::Approve { .. } => "approve",
                 Answer::Deny { .. } | Answer::Instruct { .. } => "deny",
             },
+            Self::Command(Command::AnswerQuestion(_)) => "answer",
             Self::Command(Command::SendMessage(_)) => "message",
             Self::Command(Command::WithdrawMessage(_)) => "withdraw message",
             Self::Command(Command::Drain) => "drain",

@@ -27,6 +27,7 @@ mod messages;
 mod notify;
 mod pages;
 mod problem;
+mod questions;
 mod report;
 mod retention;
 mod runs;
@@ -50,6 +51,7 @@ pub use pages::{
     Decided, DecisionsPage, EventsPage, Health, IssuesPage, PullsPage, RunsPage, StderrTail, WorkflowPage,
 };
 pub use problem::{PROBLEM_JSON, Problem};
+pub use questions::{AnswerQuestion, QuestionView};
 pub use report::{AgentFigures, EndFigures, Figures, Part, ReportView, StageFigures};
 pub use retention::{KeptView, RemovedView, RetentionView};
 pub use runs::{AttemptView, OutputView, RunState, RunView};

@@ -9,7 +9,7 @@ use vik_core::approval::Request;
 use vik_core::ids::{AgentName, IssueId, StageName};
 use vik_core::outcome::Usage;
 
-use crate::{DayView, LimitView, NotifierView, RetentionView, RootCauseView, SpendView};
+use crate::{DayView, LimitView, NotifierView, QuestionView, RetentionView, RootCauseView, SpendView};
 
 /// The version of the `--json` outputs.
 pub const SCHEMA: u32 = 1;
@@ -31,6 +31,9 @@ pub struct Status {
     /// The pending requests, oldest first.
     #[serde(default)]
     pub approvals: Vec<ApprovalView>,
+    /// The questions of agents that wait for a person, oldest first.
+    #[serde(default)]
+    pub questions: Vec<QuestionView>,
     /// The parked stages.
     pub parked: Vec<ParkedView>,
     /// The waiting stages; only the first ones if there are very many.
@@ -81,6 +84,7 @@ impl Status {
             pulls: PullCounts::default(),
             sessions: Vec::new(),
             approvals: Vec::new(),
+            questions: Vec::new(),
             parked: Vec::new(),
             waiting: Vec::new(),
             waiting_more: 0,

@@ -21,6 +21,7 @@ pub const POINTS: &[&str] = &[
     "changes_found",
     "trace_appended",
     "changes_traced",
+    "questions_read",
     "verify_ended",
     "asked",
     "answered",

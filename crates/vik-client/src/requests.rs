@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use serde_json::json;
 use vik_api::{
-    Action, ApprovalDecision, DiffView, EventsPage, Explained, HandBack, IssuesPage, Link, MessagesPage,
-    Retry, RunAgain, SendMessage, SentMessage, SignInsPage, Status, Steered, Stop, TakeOver, WhichIssue,
+    Action, AnswerQuestion, ApprovalDecision, DiffView, EventsPage, Explained, HandBack, IssuesPage, Link,
+    MessagesPage, Retry, RunAgain, SendMessage, SentMessage, SignInsPage, Status, Steered, Stop, TakeOver,
+    WhichIssue,
 };
 use vik_core::approval::Answer;
 use vik_core::ids::IssueId;
 use vik_core::message::NewMessage;
+use vik_core::question::{NewAnswer, Reply};
 use vik_core::scheduler::{ApprovalReply, Command};
 
 use crate::client::{Client, TIMEOUT};
@@ -125,6 +127,7 @@ impl Client {
                 self.post(&of_issue(&request.issue, "/retry"), &body).await
             }
             Action::Command(Command::Answer(reply)) => self.answer(reply).await,
+            Action::Command(Command::AnswerQuestion(answer)) => self.answer_question(answer).await,
             Action::Command(Command::SendMessage(message)) => {
                 self.send_message(message).await?;
                 Ok(Steered {
@@ -151,6 +154,20 @@ impl Client {
             message: reply.answer.message().map(str::to_owned),
         };
         self.post(&of_issue(&reply.issue, verb), &body).await
+    }
+
+    async fn answer_question(&self, answer: &NewAnswer) -> Result<Steered, ClientError> {
+        let (text, choice) = match &answer.reply {
+            Reply::Text(text) => (Some(text.clone()), None),
+            Reply::Choice(choice) => (None, Some(*choice)),
+        };
+        let body = AnswerQuestion {
+            stage: answer.stage.clone(),
+            question: answer.question.map(|id| id.to_string()),
+            text,
+            choice,
+        };
+        self.post(&of_issue(&answer.issue, "/answer"), &body).await
     }
 
     /// Sends a message to the agent of an issue.

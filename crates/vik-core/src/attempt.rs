@@ -13,6 +13,7 @@ use crate::limits::{Limit, LimitHit, Spend};
 use crate::message::Message;
 use crate::money::MicroUsd;
 use crate::outcome::{CostSource, FailureClass, Outcome, Usage};
+use crate::question::{AnsweredQuestion, Question};
 use crate::workflow::Stage;
 
 /// Why an attempt is stopped.
@@ -98,6 +99,10 @@ pub struct Start {
     /// them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<Message>,
+    /// The answers to questions of earlier attempts of the run, oldest first: those that no agent
+    /// has read, and in a new conversation all others too. The prompt contains them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub answers: Vec<AnsweredQuestion>,
     /// What a person did who had taken the issue over, if no agent has read it yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handed_back: Option<Box<HandedBack>>,
@@ -208,6 +213,9 @@ pub struct AttemptResult {
     /// Why an output or `after_run` failed, if one did. The outcome does not depend on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hand_over_failure: Option<Box<HandOverFailure>>,
+    /// The question of an attempt that ended as `asked`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<Box<Question>>,
 }
 
 impl AttemptResult {
@@ -232,6 +240,12 @@ impl AttemptResult {
         }
     }
 
+    /// Returns whether the agent asked a question. Such an attempt uses up no attempt of its run or
+    /// its issue.
+    pub fn has_asked(&self) -> bool {
+        self.outcome == Outcome::Asked
+    }
+
     /// Creates a result with nothing but an outcome.
     pub fn new(outcome: Outcome) -> Self {
         Self {
@@ -253,6 +267,7 @@ impl AttemptResult {
             exit_code: None,
             proof: None,
             hand_over_failure: None,
+            question: None,
         }
     }
 
@@ -269,7 +284,8 @@ impl AttemptResult {
             self.failure_class,
             Some(FailureClass::Auth | FailureClass::Usage | FailureClass::Hook)
         );
-        if self.outcome == Outcome::Succeeded || is_free || !self.has_answered() {
+        let is_complete = matches!(self.outcome, Outcome::Succeeded | Outcome::Asked);
+        if is_complete || is_free || !self.has_answered() {
             return (reported, source);
         }
         let mut charged = reported;

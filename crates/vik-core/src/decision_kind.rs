@@ -61,6 +61,8 @@ kinds! {
     AfterRunFailed = "after_run_failed",
     /// An approval request was answered, by a person or by its time limit.
     Answered = "answered",
+    /// An agent asked a question, and its stage waits for the answer.
+    Asked = "asked",
     /// A run waits for an approval.
     AwaitingApproval = "awaiting_approval",
     /// An attempt ended, and the next one of its run starts after a back-off.
@@ -109,6 +111,8 @@ kinds! {
     Pause = "pause",
     /// Nothing starts because memory is short or a disk is full.
     Pressure = "pressure",
+    /// The question of an agent was answered, by a person or by its time limit.
+    QuestionAnswered = "question_answered",
     /// An attempt ended, and the next one of its run waits for the provider's quota.
     Quota = "quota",
     /// An edit of the workflow was applied.

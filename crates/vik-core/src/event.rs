@@ -205,6 +205,26 @@ pub enum Event<'a> {
         /// `taken`: the next request to the model contains it; `rejected`: the agent refused it.
         state: Cow<'a, str>,
     },
+    /// The question with which the agent ended its turn; written by Vik.
+    Question {
+        question: Cow<'a, str>,
+        /// The answers that the agent suggests.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        choices: Vec<Cow<'a, str>>,
+        /// The answer that the agent assumes if nobody answers in time.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        default: Option<Cow<'a, str>>,
+    },
+    /// The answer to a question of an earlier attempt, which the prompt contains; written by Vik.
+    Answer {
+        /// The attempt that asked.
+        asked_by: AttemptId,
+        question: Cow<'a, str>,
+        answer: Cow<'a, str>,
+        /// The person and the way they used, or the time limit.
+        by: Cow<'a, str>,
+        answered_at: Timestamp,
+    },
     /// The last line of a session log; written by Vik.
     Ended(Ended),
 }

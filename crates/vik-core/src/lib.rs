@@ -39,6 +39,7 @@ pub mod mutation;
 pub mod outcome;
 pub mod outputs;
 pub mod plural;
+pub mod question;
 pub mod retry_later;
 pub mod scheduler;
 pub mod time;

@@ -23,6 +23,8 @@ pub enum Outcome {
     OverBudget,
     /// The process vanished without an exit record (host or shim died).
     Lost,
+    /// The agent asked a question and ended its turn. It uses up no attempt.
+    Asked,
 }
 
 /// Why a failed attempt failed; decides how it is retried.
@@ -85,6 +87,7 @@ macro_rules! snake_display {
 snake_display!(Outcome {
     Succeeded => "succeeded", Failed => "failed", TimedOut => "timed_out", Stalled => "stalled",
     Cancelled => "cancelled", OverBudget => "over_budget", Lost => "lost",
+    Asked => "asked",
 });
 snake_display!(FailureClass {
     RateLimit => "rate_limit", Overloaded => "overloaded", Auth => "auth", Model => "model",

@@ -1,8 +1,8 @@
 //! Converts values of the scheduler to wire types.
 
 use vik_api::{
-    ApprovalView, DayView, DecisionView, Explanation, HoldView, LifeView, MessageView, RootCauseView,
-    SpendView, StageState, StageView, TakenOverView, WaitingView,
+    ApprovalView, DayView, DecisionView, Explanation, HoldView, LifeView, MessageView, QuestionView,
+    RootCauseView, SpendView, StageState, StageView, TakenOverView, WaitingView,
 };
 use vik_base::report::{ErrorCode, Exit, Failure, one_line};
 use vik_core::approval::Request;
@@ -12,7 +12,8 @@ use vik_core::ids::{IssueId, StageName};
 use vik_core::machine::{IssueMachine, RunEvent};
 use vik_core::message::{MessageRefusal, WaitingMessage};
 use vik_core::outcome::Outcome;
-use vik_core::scheduler::{Hold, PendingApproval, Scheduler, StageExplanation, Waiting};
+use vik_core::question::{AnswerRefusal, PendingQuestion};
+use vik_core::scheduler::{Hold, OpenQuestion, PendingApproval, Scheduler, StageExplanation, Waiting};
 use vik_core::time::Now;
 use vik_core::workflow::Workflow;
 
@@ -101,6 +102,7 @@ fn is_temporary(hold: &Hold) -> bool {
             | Hold::BadIntent { .. }
             | Hold::Untrusted { .. }
             | Hold::Approval { .. }
+            | Hold::Question { .. }
     )
 }
 
@@ -119,6 +121,7 @@ pub fn hold(hold: &Hold) -> HoldView {
         Hold::Cycle { .. } => Some("changing the blockers of one of them".to_owned()),
         Hold::Parked { freed_by, .. } => Some(freed_by.clone()),
         Hold::Approval { request } => Some(request.freed_by()),
+        Hold::Question { question } => Some(one_line(&question.freed_by(), SHOWN)),
         Hold::MissingLabels { labels } => Some(format!("adding {} to the issue", named(labels))),
         Hold::BadIntent { .. } => Some("a change of `owned_scope` of the issue or the stage".to_owned()),
         Hold::Untrusted { .. } => {
@@ -132,6 +135,7 @@ pub fn hold(hold: &Hold) -> HoldView {
         since: match hold {
             Hold::Parked { since, .. } | Hold::TakenOver { since, .. } => Some(*since),
             Hold::Approval { request } => Some(request.since),
+            Hold::Question { question } => Some(question.since),
             _ => None,
         },
         until: hold.until(),
@@ -231,6 +235,7 @@ fn detail(hold: &Hold) -> String {
             format!("parked ({}): {}", reason.as_str(), one_line(detail, SHOWN))
         }
         Hold::Approval { request } => request.message(),
+        Hold::Question { question } => describe_question(question),
         Hold::Settling => "an attempt ended, and no later pull has returned the issue".to_owned(),
         Hold::LookupPending => "checking the issue with `issues.show` before it starts".to_owned(),
         Hold::LookupFailed => "the check with `issues.show` failed; retrying after the next pull".to_owned(),
@@ -321,6 +326,29 @@ pub fn approval(awaited: &PendingApproval<'_>, issue_title: String) -> ApprovalV
     }
 }
 
+/// Converts an open question for `status`.
+pub fn question(open: &OpenQuestion<'_>, issue_title: String) -> QuestionView {
+    let OpenQuestion { issue, run, question } = open;
+    QuestionView {
+        run_id: run.id.to_string(),
+        issue_id: (*issue).clone(),
+        issue_title,
+        stage: run.stage.clone(),
+        question: (*question).clone(),
+        needs_person: question.needs_person(),
+    }
+}
+
+/// Describes a question on one line, with its choices.
+pub fn describe_question(question: &PendingQuestion) -> String {
+    let mut text = question.message();
+    for (at, choice) in question.question.choices.iter().enumerate() {
+        let between = if at == 0 { " — " } else { ", " };
+        text.push_str(&format!("{between}{}: {choice}", at + 1));
+    }
+    one_line(&text, SHOWN)
+}
+
 /// Describes what a request asks for, including its tool call if there is one.
 pub fn describe_request(request: &Request) -> String {
     let Some(call) = &request.call else {
@@ -386,6 +414,24 @@ pub fn message_refused(refusal: &MessageRefusal) -> Failure {
     }
 }
 
+/// Returns the error for an answer that was not accepted.
+pub fn answer_refused(refusal: &AnswerRefusal) -> Failure {
+    let (exit, code) = match refusal {
+        AnswerRefusal::Text(_) | AnswerRefusal::NoSuchChoice { .. } => {
+            (Exit::Usage, ErrorCode::AnswerInvalid)
+        }
+        AnswerRefusal::NoQuestion | AnswerRefusal::OtherQuestion | AnswerRefusal::Several(_) => {
+            (Exit::Usage, ErrorCode::NoQuestion)
+        }
+        AnswerRefusal::TakenOver => (Exit::Failed, ErrorCode::AnswerRefused),
+    };
+    let failure = Failure::new(exit, code, refusal.to_string());
+    match refusal.hint() {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
+
 /// Converts a message that waits for an agent.
 pub fn message(waiting: &WaitingMessage) -> MessageView {
     MessageView {
@@ -429,6 +475,13 @@ pub fn note(note: &RunEvent) -> String {
             by,
             ..
         } => format!("`{stage}`: {}", request.answered(answer, by)),
+        RunEvent::Asked { stage, question, .. } => {
+            format!("`{stage}`: {}", one_line(&question.message(), SHOWN))
+        }
+        RunEvent::QuestionAnswered { stage, answer, .. } => {
+            let text = one_line(&answer.answer, SHOWN);
+            format!("`{stage}`: {} answered: {text}", answer.by)
+        }
         RunEvent::Parked { stage, reason, .. } => format!("`{stage}` is parked: {}", reason.as_str()),
         RunEvent::Closed { stage, .. } => format!("the issue was closed: `{stage}` is unparked"),
         RunEvent::Freed { stage, .. } => format!("the issue was changed: `{stage}` is unparked"),

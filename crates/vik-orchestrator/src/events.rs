@@ -15,7 +15,7 @@ use vik_workflow::Reload;
 use crate::Orchestrator;
 use crate::effects::{ExpiredRemoval, Removal};
 use crate::notices::parked;
-use crate::progress::{Awaiting, Progress};
+use crate::progress::{Asked, Awaiting, Progress};
 use crate::pull_loop::{PullContext, PullStep};
 use crate::retention::data_name;
 use crate::tasks::{Recall, TaskEnd};
@@ -265,6 +265,14 @@ impl Orchestrator {
                     request,
                 }));
             }
+            (RunEvent::Asked { run, stage, question }, Some(machine)) => {
+                self.effects.publish(&Progress::Asked(&Asked {
+                    issue: machine.issue(),
+                    run: *run,
+                    stage,
+                    question,
+                }));
+            }
             _ => {}
         }
         self.summary.add_note(issue, event);
@@ -302,6 +310,10 @@ fn log_run_event(issue: &IssueId, event: &RunEvent) {
         RunEvent::Answered {
             stage, answer, by, ..
         } => tracing::info!(issue, %stage, by, answer = answer.as_str(), "a person answered"),
+        RunEvent::Asked { stage, .. } => tracing::warn!(issue, %stage, "the agent asks a person"),
+        RunEvent::QuestionAnswered { stage, answer, .. } => {
+            tracing::info!(issue, %stage, by = answer.by, "question answered");
+        }
         RunEvent::Freed { stage, .. } => tracing::info!(issue, %stage, "issue changed: unparked"),
         RunEvent::Closed { stage, .. } => tracing::info!(issue, %stage, "issue closed: unparked"),
         RunEvent::Unparked { stage, .. } => tracing::info!(issue, %stage, "unparked"),

@@ -162,6 +162,8 @@ impl RunSummary {
             RunEvent::BackingOff { .. }
             | RunEvent::HandedOver { .. }
             | RunEvent::Awaiting { .. }
+            | RunEvent::Asked { .. }
+            | RunEvent::QuestionAnswered { .. }
             | RunEvent::Answered { .. }
             | RunEvent::Parked { .. }
             | RunEvent::Unparked { .. } => {}
@@ -279,7 +281,8 @@ fn run_status(run: &Run, started_at: Timestamp, is_present: bool, ended_here: bo
         Phase::Active { .. }
         | Phase::HandingOver { .. }
         | Phase::BackingOff { .. }
-        | Phase::Awaiting { .. } => RunStatus::Unlisted,
+        | Phase::Awaiting { .. }
+        | Phase::Asking { .. } => RunStatus::Unlisted,
     }
 }
 

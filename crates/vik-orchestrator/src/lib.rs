@@ -51,7 +51,7 @@ pub use finish::{AttemptTotals, RunSummary, SummaryRow};
 pub use local_effects::LocalEffects;
 pub use open_files::OpenFiles;
 pub use orchestrator::{Orchestrator, Setup};
-pub use progress::{Awaiting, Observer, Parked, Progress, Silent};
+pub use progress::{Asked, Awaiting, Observer, Parked, Progress, Silent};
 pub use status::{NotifierHealth, StatusSources};
 
 /// How long the loop runs, and what it may start.

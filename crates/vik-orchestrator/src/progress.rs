@@ -12,6 +12,7 @@ use vik_core::ids::{IssueId, RunId, StageName};
 use vik_core::issue::{FieldWarning, Issue, Skipped};
 use vik_core::limits::LimitHit;
 use vik_core::machine::{ParkReason, RunEvent};
+use vik_core::question::PendingQuestion;
 use vik_core::workflow::{Edit, Workflow};
 use vik_session::attempt::{AttemptEnd, Live};
 
@@ -44,6 +45,8 @@ pub enum Progress<'a> {
     Parked(&'a Parked<'a>),
     /// A request waits for a person. Sent in addition to the note about it.
     Awaiting(&'a Awaiting<'a>),
+    /// A question of an agent waits for a person. Sent in addition to the note about it.
+    Asked(&'a Asked<'a>),
     /// The day's limit is reached. Sent once a day.
     DayLimit {
         day: Date,
@@ -95,6 +98,16 @@ pub struct Awaiting<'a> {
     pub run: RunId,
     pub stage: &'a StageName,
     pub request: &'a Request,
+}
+
+/// A question of an agent that waits for a person.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The latest known snapshot of the issue.
+    pub issue: &'a Issue,
+    pub run: RunId,
+    pub stage: &'a StageName,
+    pub question: &'a PendingQuestion,
 }
 
 pub trait Observer: Send {

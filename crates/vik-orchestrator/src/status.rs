@@ -84,6 +84,10 @@ impl StatusSources {
         let approvals = approvals
             .iter()
             .map(|awaited| api_view::approval(awaited, title(awaited.issue)));
+        let questions = scheduler.open_questions();
+        let questions = questions
+            .iter()
+            .map(|open| api_view::question(open, title(open.issue)));
         let (waiting, count) = scheduler.waiting(now, SHOWN_WAITING);
         let waiting: Vec<_> = waiting
             .iter()
@@ -106,6 +110,7 @@ impl StatusSources {
             pulls: parts.pulls.counts(),
             sessions: parts.attempts.views(workflow),
             approvals: approvals.collect(),
+            questions: questions.collect(),
             parked: parked(scheduler, title),
             waiting_more: count - waiting.len(),
             waiting,

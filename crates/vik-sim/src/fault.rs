@@ -67,6 +67,14 @@ faults! {
     ScopesCross = "scopes_cross";
     /// After a restart, an approval applies to the current text of the issue, even if the text changed.
     ApprovalsWiden = "approvals_widen";
+    /// Questions that wait for an answer are lost at a restart.
+    QuestionsForgotten = "questions_forgotten";
+    /// Answers to questions are lost at a restart.
+    AnswersForgotten = "answers_forgotten";
+    /// After a restart, answers are given again to a conversation that has them.
+    AnswersRepeated = "answers_repeated";
+    /// An attempt that asked counts as one that succeeded.
+    QuestionCharged = "question_charged";
     /// The counter of the day is lost at a restart.
     DayReset = "day_reset";
     /// An old report is accepted as the end of the running attempt.

@@ -7,6 +7,7 @@ use vik_core::ids::{AttemptId, MessageId};
 use vik_core::limits::Spend;
 use vik_core::money::MicroUsd;
 use vik_core::outcome::{CostSource, FailureClass, Outcome};
+use vik_core::question::Question;
 
 use crate::rng::Rng;
 
@@ -49,6 +50,8 @@ enum AgentEnd {
         moves: bool,
     },
     Fails(FailureClass),
+    /// It asks a question.
+    Asks,
     /// A timeout of Vik ends it.
     Clock(Outcome),
     /// Its end cannot be proven.
@@ -116,7 +119,8 @@ impl Tree {
                 moves: rng.percent(temper.moves),
             }
         } else {
-            match rng.weighted(&[20, 3, 3, 1]) {
+            match rng.weighted(&[20, 3, 3, 1, 30]) {
+                4 => AgentEnd::Asks,
                 0 => AgentEnd::Fails(rng.pick(&CLASSES)),
                 1 => AgentEnd::Clock(Outcome::TimedOut),
                 2 => AgentEnd::Clock(Outcome::Stalled),
@@ -196,12 +200,20 @@ impl Exit {
             (Some(AgentEnd::Unproven), _) => (Outcome::Failed, Some(FailureClass::UnprovenEnd)),
             (_, Some(stopped)) => (stopped, None),
             (Some(AgentEnd::Done { .. }), None) => (Outcome::Succeeded, None),
+            (Some(AgentEnd::Asks), None) => (Outcome::Asked, None),
             (Some(AgentEnd::Fails(class)), None) => (Outcome::Failed, Some(class)),
             (Some(AgentEnd::Clock(outcome)), None) => (outcome, None),
             (None, None) => (Outcome::Cancelled, None),
         };
         let mut report = ran(outcome, self.reported);
         report.failure_class = class;
+        report.question = (outcome == Outcome::Asked).then(|| {
+            Box::new(Question {
+                text: "which?".to_owned(),
+                choices: vec!["this".to_owned(), "that".to_owned()],
+                default: rng.percent(30).then(|| "that".to_owned()),
+            })
+        });
         report.changed = Some(rng.percent(50));
         report.provider_session_id = rng.percent(80).then(|| format!("p{}", rng.below(1_000)));
         report.resume_failed = rng.percent(10);

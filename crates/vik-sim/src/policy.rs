@@ -8,8 +8,8 @@ use vik_core::limits::{Limit, Spend};
 use vik_core::money::MicroUsd;
 use vik_core::scope::Scope;
 use vik_core::workflow::{
-    ApprovePolicy, HandOverRetry, KeepTime, OnStateChange, RemoveWorkspace, ScopeConflicts, Show, Stage,
-    StageIntent, TrustPolicy, Untrusted, Workflow,
+    ApprovePolicy, HandOverRetry, KeepTime, OnStateChange, QuestionPolicy, RemoveWorkspace, ScopeConflicts,
+    Show, Stage, StageIntent, TrustPolicy, Untrusted, Workflow,
 };
 use vik_workflow_reader::load;
 
@@ -79,7 +79,18 @@ const EDITS: &[(&str, Edit)] = &[
     ("scopes", scopes),
     ("trust", trust),
     ("approvals", approvals),
+    ("questions", questions),
 ];
+
+/// Changes the time limits and default answers of questions.
+fn questions(workflow: &mut Workflow, rng: &mut Rng) {
+    for stage in &mut workflow.issue.stages {
+        stage.questions = maybe(rng, 60, |rng| QuestionPolicy {
+            timeout: maybe(rng, 70, |rng| Span::secs(rng.pick(&[60, 600, 3_600]))),
+            default: maybe(rng, 50, |_| "as before".to_owned()),
+        });
+    }
+}
 
 /// Changes which stages need approval to start.
 fn approvals(workflow: &mut Workflow, rng: &mut Rng) {

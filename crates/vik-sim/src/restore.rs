@@ -59,6 +59,32 @@ pub(crate) fn spoil(stored: &mut Stored, fault: Option<Fault>) {
                 });
             }
         }
+        Some(Fault::QuestionsForgotten) => patch(stored, |machine| {
+            for run in machine["runs"].as_array_mut().into_iter().flatten() {
+                if let Some(since) = run["phase"].pointer("/asking/question/since").cloned() {
+                    let none = serde_json::json!({"secs": 0, "nanos": 0});
+                    run["phase"] = serde_json::json!({"backing_off":
+                        {"since": since, "wait": none, "until": none, "why": "backoff"}});
+                }
+            }
+        }),
+        Some(Fault::AnswersForgotten) => patch(stored, |machine| {
+            for run in machine["runs"].as_array_mut().into_iter().flatten() {
+                run["answers"] = Value::Array(Vec::new());
+            }
+        }),
+        Some(Fault::AnswersRepeated) => patch(stored, |machine| {
+            for run in machine["runs"].as_array_mut().into_iter().flatten() {
+                for answer in run
+                    .get_mut("answers")
+                    .and_then(Value::as_array_mut)
+                    .into_iter()
+                    .flatten()
+                {
+                    answer["is_read"] = false.into();
+                }
+            }
+        }),
         Some(Fault::DayReset) => stored.days.clear(),
         _ => {}
     }

@@ -241,6 +241,11 @@ impl AttemptFiles {
         self.with(".outputs")
     }
 
+    /// Returns the folder of the file in which the agent asks. It exists only while the agent runs.
+    pub fn questions_dir(&self) -> PathBuf {
+        self.with(".questions")
+    }
+
     /// Returns the path of the output requests, byte for byte.
     pub fn outputs(&self) -> PathBuf {
         self.with(".outputs.raw.jsonl")

@@ -58,6 +58,7 @@ fn verb(action: &Action) -> (&'static str, &'static str) {
                 Answer::Approve { .. } => ("approve", "approving"),
                 Answer::Deny { .. } | Answer::Instruct { .. } => ("deny", "denying"),
             },
+            Command::AnswerQuestion(_) => ("answer the question of", "answering the question of"),
             Command::SendMessage(_) => ("send a message to", "sending a message to"),
             Command::WithdrawMessage(_) => ("withdraw a message to", "withdrawing a message to"),
             Command::TakeOver(_) => ("take over", "taking over"),
@@ -101,6 +102,7 @@ pub(crate) fn success_text(action: &Action, count: usize) -> String {
                 Answer::Approve { .. } => format!("approved {}", reply.issue),
                 Answer::Deny { .. } | Answer::Instruct { .. } => format!("denied {}", reply.issue),
             },
+            Command::AnswerQuestion(answer) => format!("answered the question of {}", answer.issue),
             Command::SendMessage(message) => format!("message sent to {}", message.issue),
             Command::WithdrawMessage(withdrawal) => format!("message to {} withdrawn", withdrawal.issue),
             Command::TakeOver(request) => format!(

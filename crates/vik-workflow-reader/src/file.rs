@@ -395,6 +395,8 @@ section! {
     "intent" intent: section Intent;
     /// What a person must approve: the start, the result, or calls of the agent.
     "approve" approve: optional Approve;
+    /// How long questions of agents wait for a person. Default: without a time limit.
+    "questions" questions: optional Questions;
     /// The outputs that agents of this stage may request. With this section, agents get no
     /// credentials of a tracker or git remote: they write requests to a file, which Vik checks and
     /// carries out with these commands.
@@ -516,6 +518,20 @@ section! {
         "attempts" => "did you mean `max_attempts`?",
         "backoff" => "did you mean `initial_backoff`?",
         "delay" => "did you mean `initial_backoff`?",
+    }
+}
+
+section! {
+    /// How long questions of agents wait for a person.
+    struct Questions;
+    /// After this time the default answer is given: that of the question, else `default`. A question
+    /// without either waits for a person.
+    "timeout" timeout: optional Positive;
+    /// The answer to questions that have no default of their own.
+    "default" default: optional Text;
+    instead {
+        "on_timeout" => "did you mean `default`?",
+        "answer" => "did you mean `default`?",
     }
 }
 

@@ -6,8 +6,8 @@ use vik_core::duration::Span;
 use vik_core::ids::{AgentName, StageName};
 use vik_core::limits::{Limit, Spend};
 use vik_core::workflow::{
-    AgentProfile, HandOverRetry, Intake, IssuePolicy, OutputFormat, Pressure, Price, PromptSource, Retry,
-    Runtime, Show, Stage, When, Workflow, WorkspaceRoot,
+    AgentProfile, HandOverRetry, Intake, IssuePolicy, OutputFormat, Pressure, Price, PromptSource,
+    QuestionPolicy, Retry, Runtime, Show, Stage, When, Workflow, WorkspaceRoot,
 };
 use vik_yaml::{Diagnostic, Places, Sink, join};
 
@@ -309,6 +309,10 @@ impl Check<'_> {
             hooks_in_sandbox: stage.hooks.sandbox,
             intent: stage.intent.into(),
             approve: self.approve(&path, stage.approve),
+            questions: stage.questions.map(|questions| QuestionPolicy {
+                timeout: questions.timeout.map(|timeout| timeout.0),
+                default: questions.default.map(|text| text.0),
+            }),
             outputs,
             verify: stage.verify.map(|command| command.0),
             timeout: stage.timeout.0,

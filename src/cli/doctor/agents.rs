@@ -119,6 +119,7 @@ fn environment(
             InputMode::Prompt
         },
         scope: None,
+        questions: None,
         is_root: nix::unistd::geteuid().is_root(),
         environment: &host.environment.shared(),
     })?;

@@ -219,6 +219,7 @@ fn context(host: &Host, kind: Kind, stage: &Stage, issue: &Issue) -> Value {
         fenced: false,
         message: None,
         messages: Vec::new(),
+        answers: Vec::new(),
         handed_back: None,
     };
     let mut context = stage_context(host, &start, &workdir);

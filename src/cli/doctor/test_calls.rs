@@ -258,6 +258,7 @@ impl Probe<'_> {
                 in_sandbox: SandboxPolicy::of(profile, stage).is_some(),
                 input: vik_agents::InputMode::Prompt,
                 scope: None,
+                questions: None,
                 is_root: nix::unistd::geteuid().is_root(),
                 environment: &host.environment.shared(),
             })

@@ -1,11 +1,14 @@
 use jiff::{SignedDuration, Timestamp};
 use vik_api::{
     ApiView, ApprovalView, ContextView, Daemon, DaemonState, DayView, KeptView, LedgerView, LimitView,
-    NotifierView, ParkedView, PullCounts, PullView, RateLimitView, RejectedEdit, RemovedView, RetentionView,
-    SCHEMA, SessionView, SpendView, Status, StoppingView, WaitingView, WaitsForView, WorkflowView,
+    NotifierView, ParkedView, PullCounts, PullView, QuestionView, RateLimitView, RejectedEdit, RemovedView,
+    RetentionView, SCHEMA, SessionView, SpendView, Status, StoppingView, WaitingView, WaitsForView,
+    WorkflowView,
 };
 use vik_core::approval::{Call, Gate, OnTimeout, Request};
+use vik_core::ids::AttemptId;
 use vik_core::outcome::Usage;
+use vik_core::question::{DefaultAnswer, PendingQuestion, Question};
 
 use super::text;
 
@@ -154,6 +157,31 @@ fn approval(issue: &str, gate: Gate, call: Option<Call>) -> ApprovalView {
     }
 }
 
+fn question(issue: &str, choices: &[&str]) -> QuestionView {
+    let question = Question {
+        text: "Which format?\u{1b}[2J".to_owned(),
+        choices: choices.iter().map(|&choice| choice.to_owned()).collect(),
+        default: None,
+    };
+    let timeout = choices.first().map(|&choice| DefaultAnswer {
+        at: ago(-3600),
+        answer: choice.to_owned(),
+    });
+    QuestionView {
+        run_id: "run".to_owned(),
+        issue_id: issue.into(),
+        issue_title: "Title".to_owned(),
+        stage: "implement".into(),
+        needs_person: choices.is_empty(),
+        question: PendingQuestion {
+            id: AttemptId(uuid::Uuid::nil()),
+            question,
+            since: ago(7200),
+            timeout,
+        },
+    }
+}
+
 /// Returns the status of a daemon in which every part has content.
 fn eventful() -> Status {
     let mut first = session("42", "implement");
@@ -204,6 +232,7 @@ fn eventful() -> Status {
             failed_in_a_row: 3,
         },
         sessions: vec![first, session("京都-7", "review")],
+        questions: vec![question("51", &["old", "new"]), question("52", &[])],
         approvals: vec![
             approval("43", Gate::Before, None),
             approval("44", Gate::After, None),

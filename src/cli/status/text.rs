@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use vik_api::{
-    ApprovalView, DayView, ParkedView, PullView, SessionView, SpendView, Status, WaitingView, WorkflowView,
+    ApprovalView, DayView, ParkedView, PullView, QuestionView, SessionView, SpendView, Status, WaitingView,
+    WorkflowView,
 };
 use vik_base::report::{
     ago, cost, count, date_time, elapsed_suffix, label, one_line, short, spent, table_within, until, when,
@@ -34,12 +35,16 @@ pub fn text(status: &Status, now: Timestamp, width: usize) -> String {
         out.push('\n');
         out.push_str(&approvals(&status.approvals, now, width));
     }
+    if !status.questions.is_empty() {
+        out.push('\n');
+        out.push_str(&questions(&status.questions, now, width));
+    }
     if !status.parked.is_empty() {
         out.push('\n');
         out.push_str(&parked(&status.parked, now, width));
     }
     // Issues that wait for a person are listed above.
-    let others = |waiting: &&WaitingView| waiting.reason != "approval";
+    let others = |waiting: &&WaitingView| !matches!(waiting.reason.as_str(), "approval" | "question");
     let others: Vec<_> = status.waiting.iter().filter(others).collect();
     if !others.is_empty() {
         out.push('\n');
@@ -233,6 +238,38 @@ fn approvals(approvals: &[ApprovalView], now: Timestamp, width: usize) -> String
             until(request.until, now),
         );
         push_wrapped(&mut out, &text, width);
+    }
+    out
+}
+
+fn questions(questions: &[QuestionView], now: Timestamp, width: usize) -> String {
+    let mut out =
+        "QUESTIONS OF AGENTS: `vik answer ISSUE TEXT` or `vik answer ISSUE --choice N`\n".to_owned();
+    for open in questions {
+        let question = &open.question;
+        let text = format!(
+            "  {} {}{}: {}",
+            one_line(open.issue_id.as_str(), 30),
+            open.stage,
+            elapsed_suffix(" for ", question.since, now),
+            one_line(&question.message(), 1_000),
+        );
+        push_wrapped(&mut out, &text, width);
+        for (at, choice) in question.question.choices.iter().enumerate() {
+            push_wrapped(
+                &mut out,
+                &format!("    {}. {}", at + 1, one_line(choice, 200)),
+                width,
+            );
+        }
+        if let Some(timeout) = &question.timeout {
+            let answer = one_line(&timeout.answer, 200);
+            push_wrapped(
+                &mut out,
+                &format!("    answered with `{answer}` {}", until(timeout.at, now)),
+                width,
+            );
+        }
     }
     out
 }

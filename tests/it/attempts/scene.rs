@@ -147,6 +147,7 @@ impl Scene {
             fenced: false,
             message: None,
             messages: Vec::new(),
+            answers: Vec::new(),
             handed_back: None,
         };
         Self { world, start }

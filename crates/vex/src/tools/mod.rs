@@ -56,6 +56,9 @@ pub(crate) const MAX_OUTPUT_BYTES: usize = 32 * 1024;
 /// The variable with the path of the file for outputs: actions outside of the workspace.
 pub const OUTPUTS: &str = "VIK_OUTPUTS";
 
+/// The variable with the path of the file for a question to a person.
+pub const QUESTIONS: &str = "VIK_QUESTIONS";
+
 /// Returns every tool, in the order in which the model sees them.
 fn entries() -> Vec<(Entry, ToolDefinition)> {
     vec![

@@ -1,6 +1,7 @@
 //! The command line of Codex.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use vik_core::workflow::{AgentProfile, ArgValue, Permission};
 
@@ -72,7 +73,7 @@ pub(super) fn launch(driver: &dyn Driver, cx: &LaunchContext<'_>) -> Result<Laun
             });
         }
         if !cx.in_sandbox && profile.permission == Permission::WorkspaceWrite {
-            push(&["-c", &git_root(workdir)]);
+            push(&["-c", &writable_roots(workdir, cx.questions)?]);
         }
     } else {
         push(&["--json", "-m", model, "-C", workdir, "--skip-git-repo-check"]);
@@ -91,7 +92,12 @@ pub(super) fn launch(driver: &dyn Driver, cx: &LaunchContext<'_>) -> Result<Laun
         match profile.permission {
             Permission::ReadOnly => push(&["-s", "read-only"]),
             Permission::WorkspaceWrite => {
-                push(&["-s", "workspace-write", "-c", &git_root(workdir)]);
+                push(&[
+                    "-s",
+                    "workspace-write",
+                    "-c",
+                    &writable_roots(workdir, cx.questions)?,
+                ]);
             }
             Permission::Full => push(&["--dangerously-bypass-approvals-and-sandbox"]),
         }
@@ -181,10 +187,14 @@ pub(super) fn non_interactive_flag(profile: &AgentProfile) -> Option<&str> {
     found.map(|(name, _)| name.as_str())
 }
 
-/// Returns the setting that makes `.git` of the workspace writable in Codex's own sandbox.
-fn git_root(workdir: &str) -> String {
-    let git = toml_string(&format!("{}/.git", workdir.trim_end_matches('/')));
-    format!("sandbox_workspace_write.writable_roots=[{git}]")
+/// Returns the setting that makes `.git` of the workspace and the folder for questions writable in
+/// Codex's own sandbox.
+fn writable_roots(workdir: &str, questions: Option<&Path>) -> Result<String, LaunchError> {
+    let mut roots = toml_string(&format!("{}/.git", workdir.trim_end_matches('/')));
+    if let Some(questions) = questions {
+        roots = format!("{roots},{}", toml_string(path_text(questions)?));
+    }
+    Ok(format!("sandbox_workspace_write.writable_roots=[{roots}]"))
 }
 
 /// Returns the flag by which a profile asks for Codex's own sandbox.

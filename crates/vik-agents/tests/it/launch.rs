@@ -53,6 +53,7 @@ fn context<'a>(profile: &'a AgentProfile, environment: &'a BTreeMap<String, Stri
         in_sandbox: false,
         input: InputMode::Prompt,
         scope: None,
+        questions: None,
         is_root: false,
         environment,
     }

@@ -13,6 +13,7 @@ use vik_api::{ErrorBody, PROBLEM_JSON, Problem};
 use vik_base::report::{ErrorCode, Exit, Failure};
 use vik_core::ids::{AttemptId, IssueId};
 use vik_core::message::MessageRefusal;
+use vik_core::question::AnswerRefusal;
 use vik_core::scheduler::CommandResult;
 
 /// Why a request was refused or failed.
@@ -94,12 +95,27 @@ impl Refusal {
                 let error = vik_orchestrator::api_view::message_refused(&refusal).body();
                 Self { status, error }
             }
+            CommandResult::AnswerRefused(refusal) => Self::of_answer(&refusal),
             CommandResult::Done(_) | CommandResult::NoEffect(_) | CommandResult::Sent(_) => Self::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 ErrorCode::Bug,
                 "unexpected result",
             ),
         }
+    }
+
+    /// Returns the refusal of an answer to a question.
+    pub fn of_answer(refusal: &AnswerRefusal) -> Self {
+        let status = match refusal {
+            AnswerRefusal::Text(MessageRefusal::TooLong(_)) => StatusCode::PAYLOAD_TOO_LARGE,
+            AnswerRefusal::Text(_) | AnswerRefusal::NoSuchChoice { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+            AnswerRefusal::NoQuestion => StatusCode::NOT_FOUND,
+            AnswerRefusal::OtherQuestion | AnswerRefusal::Several(_) | AnswerRefusal::TakenOver => {
+                StatusCode::CONFLICT
+            }
+        };
+        let error = vik_orchestrator::api_view::answer_refused(refusal).body();
+        Self { status, error }
     }
 
     pub fn unknown_issue(issue: &IssueId) -> Self {

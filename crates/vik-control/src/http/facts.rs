@@ -149,7 +149,9 @@ fn fact(progress: &Progress<'_>) -> Option<Fact> {
             description: vik_orchestrator::api_view::note(note),
         },
         // The note for the same event produces the fact.
-        Progress::Parked(_) | Progress::Awaiting(_) | Progress::Warning { .. } => return None,
+        Progress::Parked(_) | Progress::Awaiting(_) | Progress::Asked(_) | Progress::Warning { .. } => {
+            return None;
+        }
         Progress::DayLimit { .. }
         | Progress::Reloaded { .. }
         | Progress::EditRejected { .. }

@@ -140,6 +140,7 @@ pub fn routes() -> Vec<Route> {
         verbs::hand_back::route(),
         verbs::approve::route(),
         verbs::deny::route(),
+        verbs::answer_question::route(),
         verbs::message::send_route(),
         verbs::message::list_route(),
         verbs::message::withdraw_route(),

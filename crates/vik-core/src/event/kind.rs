@@ -63,6 +63,8 @@ kinds! {
     Limit = "limit", "Limit";
     Output = "output", "Output";
     PersonMessage = "person_message", "Person";
+    Question = "question", "Question";
+    Answer = "answer", "Answer";
     Ended = "ended", "Ended";
 }
 
@@ -76,6 +78,8 @@ impl EventKind {
             | Self::Limit
             | Self::Output
             | Self::PersonMessage
+            | Self::Question
+            | Self::Answer
             | Self::Ended => true,
             Self::SessionStarted
             | Self::Message
@@ -116,6 +120,8 @@ impl Event<'_> {
             Self::Limit { .. } => EventKind::Limit,
             Self::Output { .. } => EventKind::Output,
             Self::PersonMessage { .. } => EventKind::PersonMessage,
+            Self::Question { .. } => EventKind::Question,
+            Self::Answer { .. } => EventKind::Answer,
             Self::Ended(_) => EventKind::Ended,
         }
     }

@@ -9,6 +9,7 @@ mod lifetime;
 mod messages;
 mod observe;
 mod park;
+mod question;
 mod rebuild;
 mod retry;
 mod run;
@@ -40,6 +41,7 @@ pub use run::{Answered, Approved, Phase, Run, WaitReason};
 pub use run_event::RunEvent;
 pub use start::NewAttempt;
 pub use taken_over::TakenOver;
+pub use uncounted::MOST_ASKED_IN_A_ROW;
 use uncounted::{InARow, MOST_INTERNAL_IN_A_ROW, is_uncounted_stop};
 
 /// The number of a pull, counted from 1 when it *starts*: only a pull that started after the end of
@@ -114,6 +116,9 @@ impl IssueMachine {
                 // The attempt reports its request again.
                 Phase::Active { awaiting, .. } => *awaiting = None,
                 Phase::Awaiting { request, until, .. } => *until = now.mono_at(request.until),
+                Phase::Asking { question, until } => {
+                    *until = question.timeout.as_ref().map(|timeout| now.mono_at(timeout.at));
+                }
                 Phase::Settling { after, ended } => {
                     *after = PullNo(1);
                     let ago = since(ended.wall, now);
@@ -341,15 +346,16 @@ impl IssueMachine {
         let start = self.active(attempt_id)?.0.clone();
         self.return_messages(attempt_id);
         let run = self.runs.iter_mut().find(|run| run.id == start.run)?;
-        // A lost host, a failure of Vik, a drain, a person who takes over and a request to try again
-        // later use no attempt.
+        // A lost host, a failure of Vik, a drain, a person who takes over, a request to try again
+        // later and a question use no attempt.
         let is_drained = is_uncounted_stop(&report, stopped.as_ref());
         let is_lost = report.outcome == Outcome::Lost;
         let is_day_limit =
             matches!(&stopped, Some(StopReason::OverBudget(hit)) if hit.scope == LimitScope::Day);
         let is_internal = report.is_internal();
         let is_later = report.requested_wait().is_some();
-        if !is_lost && !is_drained && !is_internal && !is_later {
+        let has_asked = report.has_asked();
+        if !is_lost && !is_drained && !is_internal && !is_later && !has_asked {
             self.life.attempts += 1;
             // The day's limit does not count against the run, which proceeds on the next day.
             run.attempts += u32::from(!is_day_limit);
@@ -366,13 +372,19 @@ impl IssueMachine {
                 .or_default() += 1;
         } else if is_later {
             run.later_in_a_row = run.later_in_a_row.saturating_add(1);
+        } else if has_asked {
+            run.asked_in_a_row = run.asked_in_a_row.saturating_add(1);
         } else if !is_drained {
+            run.asked_in_a_row = 0;
             run.later_in_a_row = 0;
             self.lost_in_a_row = 0;
             self.internal_in_a_row.remove(&start.stage.name);
         }
         let reason = retry::immediate_park_reason(&report, stopped.as_ref());
         let ran = report.ran;
+        if ran && report.has_answered() {
+            run.on_answers_read(&start);
+        }
         run.attempt_ended(&start, stopped, report, after, now);
         let fingerprint = self.issue.fingerprint_in(start.stage.when.first_state());
         let events = reason.map(|reason| run.park(reason, fingerprint, Some(after), None, now));

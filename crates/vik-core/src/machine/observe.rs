@@ -106,6 +106,7 @@ impl IssueMachine {
                             lost: *lost_in_a_row,
                             internal: internal_in_a_row.get(&run.stage).copied().unwrap_or(0),
                             later: run.later_in_a_row,
+                            asked: run.asked_in_a_row,
                         };
                         let event = run.settle(ended, stage, issue, (life, in_a_row), &workflow.issue, now);
                         if run.park_reason() == Some(ParkReason::Internal) {
@@ -115,8 +116,11 @@ impl IssueMachine {
                     }
                     true
                 }
-                Phase::BackingOff { .. } if matching.is_some() => true,
-                Phase::Settling { .. } | Phase::BackingOff { .. } | Phase::Awaiting { .. } => {
+                Phase::BackingOff { .. } | Phase::Asking { .. } if matching.is_some() => true,
+                Phase::Settling { .. }
+                | Phase::BackingOff { .. }
+                | Phase::Awaiting { .. }
+                | Phase::Asking { .. } => {
                     observed.events.push(run.ended_event());
                     false
                 }
@@ -150,6 +154,7 @@ impl IssueMachine {
                             lost: *lost_in_a_row,
                             internal: internal_in_a_row.get(&run.stage).copied().unwrap_or(0),
                             later: run.later_in_a_row,
+                            asked: run.asked_in_a_row,
                         };
                         let event = run.settle(ended, stage, issue, (life, in_a_row), &workflow.issue, now);
                         if run.park_reason() == Some(ParkReason::Internal) {
@@ -183,7 +188,10 @@ impl IssueMachine {
         self.present = false;
         let mut observed = Observation::default();
         self.runs.retain(|run| {
-            let waits = matches!(run.phase, Phase::BackingOff { .. } | Phase::Awaiting { .. });
+            let waits = matches!(
+                run.phase,
+                Phase::BackingOff { .. } | Phase::Awaiting { .. } | Phase::Asking { .. }
+            );
             if waits {
                 observed.events.push(run.ended_event());
             } else if run.is_over_when_closed() {

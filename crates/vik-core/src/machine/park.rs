@@ -35,6 +35,8 @@ pub enum ParkReason {
     Cancelled,
     /// A person, or the time limit of an approval, denied it.
     Denied,
+    /// Several consecutive attempts asked a question.
+    Questions,
 }
 
 impl ParkReason {
@@ -54,6 +56,7 @@ impl ParkReason {
             Self::IssueLimit => "issue_limit",
             Self::Cancelled => "cancelled",
             Self::Denied => "denied",
+            Self::Questions => "questions",
         }
     }
 
@@ -83,9 +86,12 @@ impl ParkReason {
             Self::OverBudget => {
                 "higher `limits` of the stage, then `vik retry`, or a change of the issue's title or description"
             }
-            Self::NoProgress | Self::AttemptsUsedUp | Self::Lost | Self::Cancelled | Self::Denied => {
-                "a change of the issue's title or description, or `vik retry`"
-            }
+            Self::NoProgress
+            | Self::AttemptsUsedUp
+            | Self::Lost
+            | Self::Cancelled
+            | Self::Denied
+            | Self::Questions => "a change of the issue's title or description, or `vik retry`",
         }
     }
 

@@ -29,6 +29,7 @@ impl IssueMachine {
         // Earlier attempts may be lost, but their number is known.
         run.attempts = run.attempts.max(start.attempt.saturating_sub(1));
         run.hand_over = None;
+        run.restore_answers(&start);
         run.phase = Phase::Active {
             attempt_id: start.attempt_id,
             since,

@@ -5,7 +5,9 @@ use std::time::Duration;
 use jiff::SignedDuration;
 
 use super::ParkReason;
-use super::uncounted::{InARow, MOST_INTERNAL_IN_A_ROW, MOST_LOST_IN_A_ROW, is_uncounted_stop};
+use super::uncounted::{
+    InARow, MOST_ASKED_IN_A_ROW, MOST_INTERNAL_IN_A_ROW, MOST_LOST_IN_A_ROW, is_uncounted_stop,
+};
 use crate::attempt::{AttemptResult, StopReason};
 use crate::backoff;
 use crate::duration::Span;
@@ -48,6 +50,8 @@ pub(super) struct RetryInput<'a> {
 pub(super) enum RetryDecision {
     /// No further attempt until a person acts.
     Park(ParkReason),
+    /// No further attempt until the question of the last one is answered.
+    Ask,
     /// Another attempt, this long after the end of the last one.
     After(Duration),
     /// Another attempt, this long from now: when the provider's quota window resets.
@@ -131,6 +135,12 @@ impl RetryInput<'_> {
             Some(LimitScope::Issue) => return RetryDecision::Park(ParkReason::IssueLimit),
             Some(LimitScope::Day) | None => {}
         }
+        if report.has_asked() {
+            return match self.in_a_row.asked {
+                MOST_ASKED_IN_A_ROW.. => RetryDecision::Park(ParkReason::Questions),
+                _ => RetryDecision::Ask,
+            };
+        }
         if self.attempts >= self.allowed {
             return RetryDecision::Park(exhausted_reason(report));
         }
@@ -160,9 +170,12 @@ impl RetryInput<'_> {
 /// finished, or the agent did not get to it.
 pub(super) fn is_resumable(report: &AttemptResult) -> bool {
     match report.outcome {
-        Outcome::TimedOut | Outcome::Stalled | Outcome::Lost | Outcome::Cancelled | Outcome::OverBudget => {
-            true
-        }
+        Outcome::TimedOut
+        | Outcome::Stalled
+        | Outcome::Lost
+        | Outcome::Cancelled
+        | Outcome::OverBudget
+        | Outcome::Asked => true,
         Outcome::Failed => {
             report.failure_class == Some(FailureClass::RateLimit) || report.before_run.is_some()
         }
@@ -345,7 +358,7 @@ mod tests {
                 in_a_row: InARow {
                     lost: 4,
                     internal,
-                    later: 0,
+                    ..InARow::default()
                 },
                 attempts,
                 ..case(&report)
@@ -395,6 +408,7 @@ mod tests {
                 lost: 4,
                 internal: 2,
                 later,
+                asked: 9,
             };
             RetryInput {
                 attempts: 3,
@@ -417,6 +431,27 @@ mod tests {
         waits(next_with(&at_once, 1, 0), 1);
         waits(next_with(&at_once, 4, 0), 8);
         waits(next_with(&at_once, 99, 0), 400);
+    }
+
+    #[test]
+    fn question_waits_whatever_the_attempts_and_parks_after_ten_in_a_row() {
+        let report = AttemptResult::new(Outcome::Asked);
+        let next = |asked| {
+            let in_a_row = InARow {
+                asked,
+                ..InARow::default()
+            };
+            RetryInput {
+                attempts: 3,
+                life_used_up: true,
+                in_a_row,
+                ..case(&report)
+            }
+            .next(now())
+        };
+        assert_eq!(next(1), RetryDecision::Ask);
+        assert_eq!(next(9), RetryDecision::Ask);
+        assert_eq!(next(10), RetryDecision::Park(ParkReason::Questions));
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::issue::{Fingerprint, Issue};
 use crate::limits::{LimitHit, Spend};
 use crate::outcome::{CostSource, FailureClass, Outcome};
 use crate::plural::count;
+use crate::question::{AnsweredQuestion, PendingQuestion};
 use crate::time::{Mono, Now};
 use crate::workflow::{IssuePolicy, Stage};
 
@@ -32,6 +33,12 @@ pub struct Run {
     /// Consecutive attempts whose `before_run` asked to be tried again later.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub later_in_a_row: u32,
+    /// Consecutive attempts that ended with a question.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub asked_in_a_row: u32,
+    /// The answers to questions of its agents, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub answers: Vec<AnsweredQuestion>,
     /// Whether any attempt changed a commit or a file.
     pub changed: bool,
     /// The result of the last attempt.
@@ -94,6 +101,12 @@ pub enum Phase {
         text: Fingerprint,
         /// When the default answer applies.
         until: Mono,
+    },
+    /// The last attempt ended with this question.
+    Asking {
+        question: Box<PendingQuestion>,
+        /// When the default answer is given, if there is one.
+        until: Option<Mono>,
     },
     /// An attempt ended; a pull with this number or a later one must return the issue.
     Settling {
@@ -159,6 +172,8 @@ impl Run {
             attempts: 0,
             extra_attempts: 0,
             later_in_a_row: 0,
+            asked_in_a_row: 0,
+            answers: Vec::new(),
             changed: false,
             last: None,
             last_attempt: None,
@@ -337,6 +352,10 @@ impl Run {
             _ => RetryDecision::After(Duration::ZERO),
         };
         let (from, wait, why) = match next {
+            RetryDecision::Ask => match self.ask(stage, now) {
+                Some(event) => return event,
+                None => (ended, Duration::ZERO, WaitReason::Backoff),
+            },
             RetryDecision::Park(reason) => {
                 let fingerprint = issue.fingerprint_in(stage.when.first_state());
                 return self.park(reason, fingerprint, None, life.used_up(policy), now);
@@ -385,6 +404,7 @@ impl Run {
     /// Frees the run, so that it may start again at once.
     pub(super) fn release(&mut self, now: Now) -> RunEvent {
         self.later_in_a_row = 0;
+        self.asked_in_a_row = 0;
         self.phase = match self.phase {
             // The last attempt's changes to the issue must be seen first.
             Phase::Parked {
@@ -448,6 +468,10 @@ impl Run {
                     || "the issue has reached a limit of its life".to_owned(),
                     |hit| StopReason::OverBudget(hit).to_string(),
                 )
+            }
+            ParkReason::Questions => {
+                let asked = count(self.asked_in_a_row.into(), "attempt");
+                format!("{asked} in a row ended with a question; {}", self.last_failure())
             }
             ParkReason::Internal => {
                 let attempts = count(MOST_INTERNAL_IN_A_ROW.into(), "attempt");

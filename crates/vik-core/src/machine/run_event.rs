@@ -6,6 +6,7 @@ use super::{ParkReason, WaitReason};
 use crate::approval::{Answer, Request};
 use crate::attempt::HandOverFailure;
 use crate::ids::{RunId, StageName};
+use crate::question::{AnsweredQuestion, PendingQuestion};
 
 /// An event of a run, for logs, `explain` and the closing summary.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +61,18 @@ pub enum RunEvent {
         answer: Answer,
         by: String,
     },
+    /// An agent asked a question.
+    Asked {
+        run: RunId,
+        stage: StageName,
+        question: Box<PendingQuestion>,
+    },
+    /// The question of an agent was answered.
+    QuestionAnswered {
+        run: RunId,
+        stage: StageName,
+        answer: Box<AnsweredQuestion>,
+    },
     Parked {
         run: RunId,
         stage: StageName,
@@ -101,6 +114,8 @@ impl RunEvent {
             | Self::BackingOff { run, stage, .. }
             | Self::Awaiting { run, stage, .. }
             | Self::Answered { run, stage, .. }
+            | Self::Asked { run, stage, .. }
+            | Self::QuestionAnswered { run, stage, .. }
             | Self::Parked { run, stage, .. }
             | Self::Closed { run, stage, .. }
             | Self::Freed { run, stage }

@@ -56,6 +56,7 @@ impl IssueMachine {
             .filter(|_| stage.resume && agent.is_some_and(|agent| agent.runtime.can_resume()))
             .filter(|(earlier, _)| *earlier == stage.agent)
             .map(|(_, resume)| resume.clone());
+        let resume_is_some = resume.is_some();
         let start = Start {
             issue: self.issue.clone(),
             stage: stage.clone(),
@@ -73,6 +74,7 @@ impl IssueMachine {
                 .as_ref()
                 .and_then(|approved| approved.message.clone()),
             messages,
+            answers: run.answers_for(resume_is_some),
             handed_back: self.handed_back.clone(),
         };
         run.hand_over = None;

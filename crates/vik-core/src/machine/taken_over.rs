@@ -44,11 +44,12 @@ impl IssueMachine {
 
     /// Ends the hold of a person. The next attempt gets `note`. Returns false if there is no hold.
     pub fn hand_back(&mut self, note: HandedBack) -> bool {
-        let was_held = self.taken_over.take().is_some();
-        if was_held {
-            self.handed_back = Some(Box::new(note));
-        }
-        was_held
+        let Some(hold) = self.taken_over.take() else {
+            return false;
+        };
+        self.delay_default_answers(hold.since, note.at);
+        self.handed_back = Some(Box::new(note));
+        true
     }
 
     /// Returns whether an agent of the issue works, or its work is being handed over: processes of

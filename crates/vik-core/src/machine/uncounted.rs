@@ -9,6 +9,9 @@ pub(super) const MOST_LOST_IN_A_ROW: u32 = 5;
 /// After this many consecutive internal failures of a stage it is parked.
 pub(super) const MOST_INTERNAL_IN_A_ROW: u32 = 3;
 
+/// After this many consecutive attempts of a run that asked a question, its stage is parked.
+pub const MOST_ASKED_IN_A_ROW: u32 = 10;
+
 /// The consecutive attempts of a stage that ended without counting as attempts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct InARow {
@@ -19,6 +22,8 @@ pub(super) struct InARow {
     /// Attempts of the run whose `before_run` asked to be tried again later. Their number is not
     /// limited, only their waits grow.
     pub later: u32,
+    /// Attempts of the run that ended with a question.
+    pub asked: u32,
 }
 
 /// Returns whether the attempt was stopped for a reason that has nothing to do with it: Vik was

@@ -17,6 +17,7 @@ impl Scheduler {
             Command::Cancel(issue) => self.cancel(&issue, by, now),
             Command::Retry(request) => self.retry(&request, by, now),
             Command::Answer(reply) => self.answer(reply, by, now),
+            Command::AnswerQuestion(answer) => self.answer_question(answer, by, now),
             Command::SendMessage(message) => self.send_message(message, by, now),
             Command::WithdrawMessage(withdrawal) => self.withdraw_message(&withdrawal, by, now),
             Command::TakeOver(request) => self.take_over(request, by, now),

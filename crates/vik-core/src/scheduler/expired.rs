@@ -67,7 +67,7 @@ impl Scheduler {
             return false;
         }
         let machine = self.machines.get(id);
-        let waits = |phase: &Phase| matches!(phase, Phase::Awaiting { .. });
+        let waits = |phase: &Phase| matches!(phase, Phase::Awaiting { .. } | Phase::Asking { .. });
         let is_free = machine.is_none_or(|machine| {
             may_be_removed(machine) && !machine.runs().iter().any(|run| waits(&run.phase))
         });

@@ -197,7 +197,7 @@ impl Scheduler {
         let held = self.issue_hold(machine);
         if let Some(Hold::NotPulled) = held {
             // A hold that no pull can end is more informative.
-            return approval_hold(machine, stage)
+            return person_hold(machine, stage)
                 .or_else(|| self.hand_over_hold(machine, stage, now))
                 .or_else(|| backing_off(machine, stage, now))
                 .or_else(|| self.global_hold(now))
@@ -249,7 +249,7 @@ impl Scheduler {
         if machine.runs().iter().any(Run::is_unseen) {
             return Some(Hold::Settling);
         }
-        approval_hold(machine, stage)
+        person_hold(machine, stage)
             .or_else(|| self.hand_over_hold(machine, stage, now))
             .or_else(|| backing_off(machine, stage, now))
             .or_else(|| self.earlier_stage_hold(machine, stage, now))
@@ -312,11 +312,14 @@ impl Scheduler {
     }
 }
 
-/// Returns the hold of a stage whose start a person must approve.
-fn approval_hold(machine: &IssueMachine, stage: &Stage) -> Option<Hold> {
+/// Returns the hold of a stage whose start a person must approve, or whose agent asked a question.
+fn person_hold(machine: &IssueMachine, stage: &Stage) -> Option<Hold> {
     match machine.run(&stage.name).map(|run| &run.phase) {
         Some(Phase::Awaiting { request, .. }) => Some(Hold::Approval {
             request: request.clone(),
+        }),
+        Some(Phase::Asking { question, .. }) => Some(Hold::Question {
+            question: question.clone(),
         }),
         _ => None,
     }

@@ -10,6 +10,7 @@ use crate::ids::{AgentName, IssueId, StageName};
 use crate::limits::LimitHit;
 use crate::machine::{ParkReason, RootCause};
 use crate::outcome::Outcome;
+use crate::question::PendingQuestion;
 
 /// The reason why a stage of an issue does not start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,6 +111,10 @@ pub enum Hold {
     Approval {
         request: Box<Request>,
     },
+    /// An agent asked a question.
+    Question {
+        question: Box<PendingQuestion>,
+    },
     /// An attempt ended, and no pull has returned the issue since.
     Settling,
     /// The lookup right before the start is running.
@@ -166,6 +171,7 @@ impl Hold {
             Self::Quota { .. } => "quota",
             Self::Parked { .. } => "parked",
             Self::Approval { .. } => "approval",
+            Self::Question { .. } => "question",
             Self::Settling => "settling",
             Self::LookupPending => "looking",
             Self::LookupFailed => "show_failed",

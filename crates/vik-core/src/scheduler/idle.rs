@@ -59,6 +59,7 @@ impl Scheduler {
                 Phase::BackingOff { until, .. } if until > now.mono => Some(until),
                 // The time limit may have passed since the last input: the default answer is due.
                 Phase::Awaiting { until, .. } => Some(until),
+                Phase::Asking { until, .. } => until,
                 _ => None,
             });
         backoffs.min().map_or(Quiescence::Idle, Quiescence::At)
@@ -77,6 +78,7 @@ impl Scheduler {
         let is_taken_over = |id: &IssueId| self.machines[id].taken_over().is_some();
         let approvals = self.runs().filter_map(|(id, run)| match run.phase {
             Phase::Awaiting { until, .. } if !is_taken_over(id) => Some(until),
+            Phase::Asking { until, .. } if !is_taken_over(id) => until,
             _ => None,
         });
         let grace = self.workflow.issue.terminal_grace.0;

@@ -13,6 +13,7 @@ use crate::issue::Issue;
 use crate::limits::{LimitHit, Spend};
 use crate::machine::{Answered, RunEvent};
 use crate::message::{Message, MessageRefusal, NewMessage, Withdrawal};
+use crate::question::{AnswerRefusal, NewAnswer};
 use crate::workflow::Workflow;
 
 /// An input of the scheduler.
@@ -196,6 +197,8 @@ pub enum Command {
     Retry(RetryRequest),
     /// Answer an approval request.
     Answer(ApprovalReply),
+    /// Answer the question of an agent.
+    AnswerQuestion(NewAnswer),
     /// Send a message to the agent of the issue: the running one, or the next one.
     SendMessage(NewMessage),
     /// Withdraw a message that no agent has taken.
@@ -216,6 +219,7 @@ impl Command {
             Self::Cancel(issue) => Some(issue),
             Self::Retry(request) => Some(&request.issue),
             Self::Answer(reply) => Some(&reply.issue),
+            Self::AnswerQuestion(answer) => Some(&answer.issue),
             Self::SendMessage(message) => Some(&message.issue),
             Self::WithdrawMessage(withdrawal) => Some(&withdrawal.issue),
             Self::TakeOver(request) => Some(&request.issue),
@@ -288,6 +292,8 @@ pub enum CommandResult {
     Sent(Box<Message>),
     /// The message was not sent, or not withdrawn.
     Refused(MessageRefusal),
+    /// The answer to a question was not accepted.
+    AnswerRefused(AnswerRefusal),
 }
 
 /// An effect that the scheduler requests.

@@ -19,6 +19,7 @@ mod lookups;
 mod messages;
 mod pulled;
 mod queries;
+mod questions;
 mod recall;
 mod records;
 mod scopes;
@@ -53,6 +54,7 @@ pub use messages::{
     Actor, ApprovalReply, Command, CommandResult, Effect, Expired, Filter, HandBack, Input, LookupResult,
     RemovalCause, RetryRequest, TakeOver,
 };
+pub use questions::OpenQuestion;
 pub use recall::Recalled;
 pub use taken_over::{HELD as TAKEN_OVER, not_to_be_handed_back};
 
@@ -328,6 +330,7 @@ impl Scheduler {
         if !frees_nothing {
             self.stop_finished_issues(now);
             self.apply_default_answers(now);
+            self.answer_overdue_questions(now);
             self.request_due_approvals(now);
             self.start_due_hand_overs(now);
             self.dispatch(now);

@@ -99,6 +99,11 @@ impl Scheduler {
             RunEvent::Answered {
                 request, answer, by, ..
             } => (DecisionKind::Answered, request.answered(answer, by)),
+            RunEvent::Asked { question, .. } => (DecisionKind::Asked, question.message()),
+            RunEvent::QuestionAnswered { answer, .. } => (
+                DecisionKind::QuestionAnswered,
+                format!("{} answered: {}", answer.by, answer.answer),
+            ),
             RunEvent::Parked { reason, .. } => {
                 // Of other reasons, the end of the attempt is a decision.
                 let machine = self.machines.get(issue);

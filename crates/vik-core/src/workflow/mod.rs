@@ -8,6 +8,7 @@ mod http;
 mod intent;
 pub mod model;
 mod notify;
+mod question;
 mod retention;
 mod sandbox;
 mod tracker;
@@ -24,6 +25,7 @@ pub use model::{
     PromptSource, RemoveWorkspace, Retry, Runtime, SandboxBackend, SandboxChoice, SandboxFiles, SandboxKeys,
     SandboxNetwork, SandboxPolicy, SecretSource, Show, Stage, TimeOfDay, Workflow, WorkspaceRoot,
 };
+pub use question::QuestionPolicy;
 pub use retention::{KeepTime, Retention};
 pub use tracker::{StartState, shell_quoted};
 pub use triggers::{Hook, HookKind, Job, ScheduleEntry, Webhooks};

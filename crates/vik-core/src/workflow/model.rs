@@ -11,6 +11,7 @@ use super::When;
 use super::approve::ApprovePolicy;
 use super::http::Http;
 use super::intent::{ScopeConflicts, StageIntent, TrustPolicy};
+use super::question::QuestionPolicy;
 use super::retention::{KeepTime, Retention};
 use super::tracker::StartState;
 use crate::duration::Span;
@@ -378,6 +379,9 @@ pub struct Stage {
     /// `approve`: the approvals of the stage.
     #[serde(default)]
     pub approve: Option<ApprovePolicy>,
+    /// `questions`: how long questions of agents wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub questions: Option<QuestionPolicy>,
     /// `outputs`: the outputs that agents may request; `None` for none, which also restricts
     /// nothing.
     #[serde(default)]

@@ -10,7 +10,7 @@ use vik_core::limits::LimitHit;
 use vik_core::machine::ParkReason;
 use vik_core::outcome::Outcome;
 use vik_core::workflow::NotifyEvent;
-use vik_orchestrator::{Awaiting, Parked, api_view};
+use vik_orchestrator::{Asked, Awaiting, Parked, api_view};
 
 /// The maximum length of an issue's title, in characters.
 const TITLE: usize = 200;
@@ -49,6 +49,7 @@ fn events_of(reason: ParkReason) -> Vec<NotifyEvent> {
     use NotifyEvent::{Failed, OverBudget, Parked, WaitingForPerson};
     match reason {
         // A person parked it, or a change of the issue's text unparks it.
+        ParkReason::Questions => vec![Parked, WaitingForPerson],
         ParkReason::NoProgress | ParkReason::Cancelled | ParkReason::Denied => vec![Parked],
         ParkReason::AttemptsUsedUp | ParkReason::Lost => vec![Parked, Failed],
         ParkReason::UnprovenEnd
@@ -105,6 +106,24 @@ impl Fact {
             reason: "approval".to_owned(),
             detail: one_line(&api_view::describe_request(request), DETAIL),
             freed_by: Some(request.freed_by()),
+            day: None,
+        }
+    }
+
+    pub(super) fn asked(asked: &Asked<'_>) -> Self {
+        let question = asked.question;
+        Self {
+            at: question.since,
+            events: vec![NotifyEvent::WaitingForPerson],
+            about: Some(About {
+                issue: asked.issue.id.clone(),
+                title: one_line(&asked.issue.title, TITLE),
+                stage: asked.stage.clone(),
+                run: asked.run.to_string(),
+            }),
+            reason: "question".to_owned(),
+            detail: one_line(&api_view::describe_question(question), DETAIL),
+            freed_by: Some(one_line(&question.freed_by(), DETAIL)),
             day: None,
         }
     }

@@ -62,6 +62,7 @@ impl Watcher {
         match progress {
             Progress::Parked(parked) => Some(Fact::parked(parked)),
             Progress::Awaiting(awaiting) => Some(Fact::awaiting(awaiting)),
+            Progress::Asked(asked) => Some(Fact::asked(asked)),
             Progress::DayLimit { day, hit } => Some(Fact::day_limit(clock::now(), *day, hit)),
             Progress::EditRejected { first } => Some(Fact::trouble(clock::now(), "edit_rejected", first)),
             Progress::LedgerFailed { error } => Some(Fact::trouble(clock::now(), "ledger", error)),

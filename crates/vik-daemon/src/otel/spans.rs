@@ -258,6 +258,8 @@ fn tools(record: &AttemptRecord, log: &Path, end: Timestamp) -> std::io::Result<
             | Event::Limit { .. }
             | Event::Output { .. }
             | Event::PersonMessage { .. }
+            | Event::Question { .. }
+            | Event::Answer { .. }
             | Event::Ended(_) => {}
         }
     }

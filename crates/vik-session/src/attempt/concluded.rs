@@ -56,6 +56,7 @@ impl<'a> Concluded<'a> {
     pub(super) async fn hand_over(mut self) -> Finish {
         let cx = self.cx;
         cx.remove_output_file();
+        cx.remove_questions();
         // A process that is left may still write. Most output has no partial lines, and is not read
         // a second time.
         let still_written = self.ended.result.failure_class == Some(FailureClass::UnprovenEnd);
@@ -81,10 +82,10 @@ impl<'a> Concluded<'a> {
         }))
     }
 
-    /// Returns whether `after_run` is still to run: it follows every end except cancellation, if
-    /// there was a workspace, once all outputs are carried out.
+    /// Returns whether `after_run` is still to run: it follows every end except cancellation and a
+    /// question, if there was a workspace, once all outputs are carried out.
     fn needs_after_run(&self) -> bool {
-        self.ended.result.outcome != Outcome::Cancelled
+        !matches!(self.ended.result.outcome, Outcome::Cancelled | Outcome::Asked)
             && self.ended.result.hand_over_failure.is_none()
             && self.cx.start().stage.after_run.is_some()
             && self.cx.journal().had_workspace()

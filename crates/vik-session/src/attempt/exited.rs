@@ -204,6 +204,7 @@ impl<'a> Exited<'a> {
                 by_after_create: false,
                 changed: None,
                 outputs: Vec::new(),
+                question: None,
                 hand_over_failure: None,
                 acquired,
             })),

@@ -7,6 +7,7 @@ use super::agent_end::AgentEnd;
 use super::exited::Detached;
 use super::judged::Judged;
 use super::opened::AttemptContext;
+use super::questions;
 use super::session_log::ClosableLog;
 use super::verdict::Verdict;
 use super::workplace::{Acquired, Workplace};
@@ -44,6 +45,17 @@ impl<'a> Finished<'a> {
         failpoint::reach("changes_traced");
         let mut outputs = Vec::new();
         let mut hand_over_failure = None;
+        let mut question = None;
+        if verdict.is_success() {
+            // An agent that asks is not done: nothing of its work is checked or handed over.
+            match cx.read_question().await {
+                Ok(asked) => question = asked,
+                Err(failure) => verdict = failure.into(),
+            }
+        }
+        if let Some(question) = &question {
+            verdict = questions::asked(question).into();
+        }
         if verdict.is_success() {
             let resolved = match secrets.take() {
                 Some(secrets) => Ok(secrets),
@@ -77,6 +89,7 @@ impl<'a> Finished<'a> {
             by_after_create: false,
             changed,
             outputs,
+            question,
             hand_over_failure,
             acquired: Acquired::new(secrets, workplace),
         })

@@ -7,6 +7,7 @@ use jiff::{Timestamp, Zoned};
 use vik_core::attempt::{AttemptResult, HandOverFailure};
 use vik_core::ended::Ended;
 use vik_core::outcome::{FailureClass, Outcome};
+use vik_core::question::Question;
 use vik_store::ledger::LedgerError;
 use vik_store::{AttemptFailure, Step};
 
@@ -31,6 +32,8 @@ pub(super) struct Judged<'a> {
     pub(super) changed: Option<bool>,
     /// The results of the outputs that the agent requested.
     pub(super) outputs: Vec<OutputSummary>,
+    /// The question of an agent that asked one.
+    pub(super) question: Option<Question>,
     /// Why an output of the accepted result was not carried out.
     pub(super) hand_over_failure: Option<HandOverFailure>,
     pub(super) acquired: Acquired,
@@ -52,6 +55,7 @@ impl<'a> Judged<'a> {
             by_after_create: false,
             changed: None,
             outputs: Vec::new(),
+            question: None,
             hand_over_failure: None,
             acquired,
         }
@@ -152,6 +156,7 @@ impl<'a> Judged<'a> {
             exit_code: exit.and_then(|record| record.code),
             proof: agent.proof.map(str::to_owned),
             hand_over_failure: self.hand_over_failure.clone().map(Box::new),
+            question: self.question.clone().map(Box::new),
         };
         Ended {
             signal: exit.and_then(|record| record.signal),

@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use vik_agents::AgentRequest;
 use vik_base::{failpoint, report};
 use vik_core::event::{Event, LogLine, LoggedEvent};
-use vik_core::ids::MessageId;
+use vik_core::ids::{AttemptId, MessageId};
 use vik_core::message::Message;
 use vik_session_log::SessionLog;
 use vik_store::{Journal, Step, StoreError};
@@ -26,6 +26,7 @@ use super::commands::AttemptCommands;
 use super::follow::{FollowError, OutputReader};
 use super::live::Steering;
 use super::opened::AttemptContext;
+use super::questions::answer_event;
 use super::tool_calls::Input;
 use super::updates::UpdateSender;
 
@@ -67,6 +68,8 @@ fn masked(message: Message) -> Message {
 #[derive(Debug, Default)]
 pub(super) struct MessageEvents {
     logged: BTreeSet<(MessageId, String)>,
+    /// The attempts whose questions have answers in the log.
+    answered: BTreeSet<AttemptId>,
 }
 
 impl MessageEvents {
@@ -79,13 +82,19 @@ impl MessageEvents {
             .flat_map(|file| BufReader::new(file).split(b'\n'));
         let lines = lines.map_while(Result::ok);
         let events = lines.filter_map(|line| serde_json::from_slice::<LogLine>(&line).ok());
-        let logged = events.filter_map(|line| match line.event {
-            LoggedEvent::Known(Event::PersonMessage { id, state, .. }) => Some((id, state.into_owned())),
-            _ => None,
-        });
-        Self {
-            logged: logged.collect(),
+        let mut found = Self::default();
+        for line in events {
+            match line.event {
+                LoggedEvent::Known(Event::PersonMessage { id, state, .. }) => {
+                    found.logged.insert((id, state.into_owned()));
+                }
+                LoggedEvent::Known(Event::Answer { asked_by, .. }) => {
+                    found.answered.insert(asked_by);
+                }
+                _ => {}
+            }
         }
+        found
     }
 
     /// Returns the event of a message in this state, unless the log contains it.
@@ -130,8 +139,16 @@ impl AttemptContext<'_> {
         MessageEvents::read(&self.files.log())
     }
 
-    /// Reports the messages in the prompt of an agent that runs, or has run.
+    /// Reports the answers and messages in the prompt of an agent that runs, or has run.
     pub(super) fn report_prompt_messages(&self, events: &mut MessageEvents, reader: &mut OutputReader) {
+        for answer in &self.start().answers {
+            if events.answered.insert(answer.id)
+                && let Err(error) = reader.append_event(Timestamp::now(), &answer_event(answer))
+            {
+                let error = report::chain(&error);
+                tracing::warn!(error, "cannot record an answer in the session log");
+            }
+        }
         for message in &self.start().messages {
             if let Err(error) = events.write(message, IN_PROMPT, reader) {
                 let error = report::chain(&error);

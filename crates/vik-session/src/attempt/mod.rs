@@ -45,6 +45,7 @@ mod partial_lines;
 mod prepare;
 mod prepared;
 mod prompt;
+mod questions;
 mod reader;
 mod recover;
 mod runner;
@@ -71,6 +72,7 @@ pub use live::{Context, Facts, Live, LivePhase, RateLimit, Steering, StopStep, S
 pub use login::read_login;
 pub use opened::Attempt;
 pub use outputs::sample as sample_output;
+pub use questions::{file as question_file, section as question_section};
 pub use runner::run;
 pub use scripts::PROMPT;
 pub use task::{span, spawn, spawn_hand_over};

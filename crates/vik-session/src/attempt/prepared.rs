@@ -98,6 +98,7 @@ impl<'a> Prepared<'a> {
                 in_sandbox: cx.sandbox_policy().is_some(),
                 input,
                 scope: start.intent.scope.as_ref(),
+                questions: Some(&cx.files.questions_dir()),
                 is_root: nix::unistd::geteuid().is_root(),
                 environment: &host.environment.shared(),
             })
@@ -126,6 +127,7 @@ impl<'a> Prepared<'a> {
             .await
             .map_err(|error| broken("cannot create a repository for the linked work tree", &error))?;
         scripts.withhold_credentials(workdir, &mut env, spec.sandbox.as_mut())?;
+        cx.prepare_questions(&mut env, spec.sandbox.as_mut())?;
         spec.env = os_env(env);
         spec.stdin = if input.is_open() {
             Stdin::Follow(cx.files.stdin())

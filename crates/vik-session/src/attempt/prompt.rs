@@ -16,7 +16,7 @@ use vik_workspace::fs as private;
 use super::approval::human_message;
 use super::opened::AttemptContext;
 use super::scripts::{PROMPT, ScriptRunner};
-use super::{intent, messages};
+use super::{intent, messages, questions};
 use crate::hooks::{self, Hook};
 
 /// The prompt of an agent that resumes an earlier conversation, if the workflow does not define
@@ -54,8 +54,10 @@ impl ScriptRunner<'_> {
         }
         let mut added = intent::section(&self.cx.start().intent, &source, &fence);
         added.push_str(&human_message(self.cx.start(), &source));
+        added.push_str(&questions::answers_section(&self.cx.start().answers, &fence));
         added.push_str(&messages::prompt_section(&self.cx.start().messages));
         added.push_str(&self.cx.output_section(&source, &fence));
+        added.push_str(&questions::section(&questions::file(&self.cx.files)));
         let written = self.write_prompt(workdir, &prompt.parts, &fence, &added).await;
         if written.is_err() && self.cx.disk_fails().await {
             return written;

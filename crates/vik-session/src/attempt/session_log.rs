@@ -11,6 +11,7 @@ use vik_store::StoreError;
 use super::agent_end::AgentEnd;
 use super::opened::AttemptContext;
 use super::outputs::OutputSummary;
+use super::questions::question_event;
 
 /// The session log of an attempt whose agent has ended or was never started.
 #[derive(Debug)]
@@ -115,6 +116,9 @@ impl AttemptContext<'_> {
         }
         for summary in outputs {
             log.push(now, &summary.event())?;
+        }
+        if let Some(question) = &result.question {
+            log.push(now, &question_event(question))?;
         }
         // The agent did not report this failure.
         let has_no_exit = result.exit_code.is_none() && ended.signal.is_none();

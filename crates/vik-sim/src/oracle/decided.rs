@@ -57,7 +57,8 @@ impl Oracle {
             )?;
         }
         for effect in effects {
-            if let Effect::RunEvent(_, event) = effect {
+            if let Effect::RunEvent(issue, event) = effect {
+                self.questions.event(issue, event, observed)?;
                 self.parks(event)?;
                 self.hand_over_event(event);
             }
@@ -221,9 +222,10 @@ impl Oracle {
             .and_then(|facts| facts.report.as_ref());
         let report = report.unwrap_or(reported).clone();
         self.leaves_work(run, attempt_id, &report);
+        self.question_ended(attempt_id, &report, active.stopped.as_ref());
         let went_on = matches!(
             report.outcome,
-            Outcome::Succeeded | Outcome::TimedOut | Outcome::Stalled
+            Outcome::Succeeded | Outcome::TimedOut | Outcome::Stalled | Outcome::Asked
         );
         let heeded = !went_on || !self.stopped_in_time.remove(&attempt_id);
         ensure(heeded, "an attempt that receives a stop is stopped", || {
@@ -240,7 +242,9 @@ impl Oracle {
         let key = (active.issue, active.stage.clone());
         if internal {
             *self.books.internal.entry(key).or_default() += 1;
-        } else if matches!(report.before_run, Some(BeforeRunFailure::TryLater { .. })) {
+        } else if report.outcome == Outcome::Asked
+            || matches!(report.before_run, Some(BeforeRunFailure::TryLater { .. }))
+        {
             // It counts for nothing, and ends no series of others that do not count.
         } else if report.outcome != Outcome::Lost && !drained {
             self.books.internal.remove(&key);
@@ -267,7 +271,7 @@ impl Oracle {
             Some(FailureClass::Auth | FailureClass::Usage | FailureClass::Hook)
         );
         let answered = report.answered.unwrap_or(report.ran);
-        if !answered || is_free || report.outcome == Outcome::Succeeded {
+        if !answered || is_free || matches!(report.outcome, Outcome::Succeeded | Outcome::Asked) {
             return reported;
         }
         let money_known = reported.usd != MicroUsd(0) || report.cost_source != CostSource::None;
@@ -353,6 +357,7 @@ impl Oracle {
             }
             Command::Retry(_)
             | Command::Answer(_)
+            | Command::AnswerQuestion(_)
             | Command::SendMessage(_)
             | Command::WithdrawMessage(_) => {}
         }
@@ -404,6 +409,8 @@ impl Oracle {
             | RunEvent::HandOverFailed { .. }
             | RunEvent::HandedOver { .. }
             | RunEvent::Awaiting { .. }
+            | RunEvent::Asked { .. }
+            | RunEvent::QuestionAnswered { .. }
             | RunEvent::Answered { .. } => {
                 ensure(
                     !self.parked_runs.contains(&run),

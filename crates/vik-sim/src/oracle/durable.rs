@@ -79,6 +79,7 @@ impl Oracle {
     pub(crate) fn crashed(&mut self, disk: &Disk) -> Held {
         self.books = Books::read(disk, &self.policy, &self.books)?;
         self.messages.crashed(disk);
+        self.questions.crashed(disk);
         for known in &mut self.known {
             known.item = None;
             known.looked_up_at = None;

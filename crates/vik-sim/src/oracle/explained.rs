@@ -29,7 +29,12 @@ impl Expected {
         let mut started = false;
         let mut done = BTreeSet::new();
         // After a default answer the order and the reserved scopes may differ.
-        let is_answered = |effect: &Effect| matches!(effect, Effect::RunEvent(_, RunEvent::Answered { .. }));
+        let is_answered = |effect: &Effect| {
+            matches!(
+                effect,
+                Effect::RunEvent(_, RunEvent::Answered { .. } | RunEvent::QuestionAnswered { .. })
+            )
+        };
         if effects.iter().any(is_answered) {
             return Ok(());
         }
@@ -182,6 +187,7 @@ impl Oracle {
                 stage.is_some_and(|stage| !may_be_followed(stage, item))
             }
             Hold::Untrusted { .. } => self.trust(item) == Trust::Held,
+            Hold::Question { question } => question.timeout.is_none() && self.questions.is_open(question.id),
             Hold::Filtered => true,
             _ => false,
         }

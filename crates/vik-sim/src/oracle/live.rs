@@ -62,7 +62,10 @@ impl Oracle {
             }
         }
         self.messages.standing(disk)?;
-        scheduler.map_or(Ok(()), |scheduler| awaits_answers(scheduler, now))
+        scheduler.map_or(Ok(()), |scheduler| {
+            awaits_answers(scheduler, now)?;
+            super::questions::awaits_answers(scheduler, now)
+        })
     }
 
     /// Checks the start of a shim.

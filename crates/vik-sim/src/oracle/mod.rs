@@ -9,6 +9,7 @@ mod hand_over;
 mod live;
 mod messages;
 mod owned;
+mod questions;
 mod start;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +27,7 @@ use crate::tracker::{Item, Snapshot};
 
 use books::Books;
 use messages::Messages;
+use questions::Questions;
 
 /// The invariant of issues that people have taken over.
 const NOT_TAKEN_OVER: &str = "nothing starts while a person has taken the issue over";
@@ -154,6 +156,7 @@ pub(crate) struct Oracle {
     seq: u64,
     books: Books,
     messages: Messages,
+    questions: Questions,
     facts: BTreeMap<AttemptId, Facts>,
     known: Vec<Known>,
     /// The issues of the last successful pull.
@@ -197,6 +200,7 @@ impl Oracle {
             seq: 0,
             books: Books::new(issues),
             messages: Messages::default(),
+            questions: Questions::default(),
             facts: BTreeMap::new(),
             known: vec![Known::default(); issues],
             pulled: vec![None; issues],

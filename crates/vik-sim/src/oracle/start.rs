@@ -23,6 +23,7 @@ impl Oracle {
         self.keeps_its_scope(issue, start)?;
         self.has_attempts_left(issue, start, now)?;
         self.is_approved(issue, start)?;
+        self.questions.starts(start)?;
         self.check_resumption(start)?;
         let profile = self.policy.agents.get(&start.stage.agent);
         self.remember(Facts {

@@ -3,6 +3,7 @@
 use vik_core::attempt::Start;
 use vik_core::ids::{IssueId, MessageId};
 use vik_core::message::{NewMessage, Withdrawal};
+use vik_core::question::{NewAnswer, Reply};
 use vik_core::scheduler::{Command, Input};
 
 use super::{Held, World};
@@ -15,6 +16,21 @@ impl World {
             issue,
             text: self.rng.pick(&["hello", "", "\u{1b}[2J"]).to_owned(),
             interrupt: self.rng.percent(20),
+        })
+    }
+
+    /// Returns the command that answers a question, which may be none or an invalid one.
+    pub(super) fn answer_to(&mut self, issue: IssueId) -> Command {
+        let reply = match self.rng.below(4) {
+            0 => Reply::Choice(self.rng.below(4)),
+            1 => Reply::Text(self.rng.pick(&["", "\u{1b}[2J"]).to_owned()),
+            _ => Reply::Text("this".to_owned()),
+        };
+        Command::AnswerQuestion(NewAnswer {
+            issue,
+            stage: None,
+            question: None,
+            reply,
         })
     }
 

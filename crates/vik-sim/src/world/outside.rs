@@ -268,7 +268,7 @@ impl World {
     pub(super) fn person_asks(&mut self) -> Result<bool, Broken> {
         let issue = self.rng.below(self.tracker.len());
         let id = self.tracker.id(issue).clone();
-        let (ask, detail) = match self.rng.weighted(&[2, 6, 2, 4, 3, 6, 1, 12, 24, 3, 1, 6]) {
+        let (ask, detail) = match self.rng.weighted(&[2, 6, 2, 4, 3, 6, 1, 12, 24, 3, 1, 6, 12]) {
             0 => (Command::Pause(None), "pause all"),
             1 => (Command::Resume(None), "resume all"),
             2 => (Command::Pause(Some(id)), "pause"),
@@ -296,6 +296,7 @@ impl World {
                 (Command::TakeOver(request), "take over")
             }
             11 => (hand_back(id), "hand back"),
+            12 => (self.answer_to(id), "answer a question"),
             _ => {
                 let message = || Some("so".to_owned());
                 let answer = match self.rng.below(4) {

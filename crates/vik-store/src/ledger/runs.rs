@@ -20,7 +20,8 @@ pub struct StoredRun {
     pub stage: StageName,
     /// The number of attempts that count.
     pub attempts: u32,
-    /// The phase: `active`, `settling`, `awaiting_approval`, `handing_over`, `backing_off`, `parked`, `over`.
+    /// The phase: `active`, `settling`, `awaiting_approval`, `asking`,
+    /// `handing_over`, `backing_off`, `parked`, `over`.
     pub phase: String,
     /// The time at which the run ended.
     pub over_at: Option<Timestamp>,

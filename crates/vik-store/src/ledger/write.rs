@@ -137,6 +137,7 @@ fn phase_name(phase: &Phase) -> &'static str {
         Phase::Active { .. } => "active",
         Phase::Settling { .. } => "settling",
         Phase::Awaiting { .. } => "awaiting_approval",
+        Phase::Asking { .. } => "asking",
         Phase::HandingOver { .. }
         | Phase::BackingOff {
             why: WaitReason::HandOver,

@@ -58,6 +58,7 @@ fn spawn(env: &TestEnv, profile: &AgentProfile, input: InputMode, resume: Option
             scope: None,
             in_sandbox: false,
             input,
+            questions: None,
             is_root: nix::unistd::geteuid().is_root(),
             environment: &environment,
         })

@@ -136,6 +136,14 @@ impl Entry {
             Event::PersonMessage { by, text, state, .. } => {
                 Self::Note(note::person_message(&by, &text, &state))
             }
+            Event::Question {
+                question,
+                choices,
+                default,
+            } => Self::Note(note::question(&question, &choices, default.as_deref())),
+            Event::Answer {
+                question, answer, by, ..
+            } => Self::Note(note::answer(&question, &answer, &by)),
             Event::Ended(ended) => Self::Note(note::ended(&ended)),
         }
     }

@@ -1,5 +1,6 @@
 //! Events as finished lines.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -72,6 +73,25 @@ pub(super) fn person_message(by: &str, text: &str, state: &str) -> Note {
     }
     let mut lines = vec![Line::of(Dim, &format!("{by} ({state}):"))];
     lines.extend(Line::block(Plain, text));
+    Note::of((Green, '»'), lines)
+}
+
+pub(super) fn question(question: &str, choices: &[Cow<'_, str>], default: Option<&str>) -> Note {
+    let mut lines = vec![Line::of(Yellow, "the agent asks:")];
+    lines.extend(Line::block(Plain, question));
+    for (at, choice) in choices.iter().enumerate() {
+        lines.push(Line::of(Plain, &format!("  {}. {choice}", at + 1)));
+    }
+    if let Some(default) = default {
+        lines.push(Line::of(Dim, &format!("without an answer: {default}")));
+    }
+    Note::of((Yellow, '?'), lines)
+}
+
+pub(super) fn answer(question: &str, answer: &str, by: &str) -> Note {
+    let question = one_line(question, MAX_TEXT_CHARS);
+    let mut lines = vec![Line::of(Dim, &format!("{by} answered `{question}`:"))];
+    lines.extend(Line::block(Plain, answer));
     Note::of((Green, '»'), lines)
 }
 

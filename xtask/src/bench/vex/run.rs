@@ -81,6 +81,7 @@ impl Agent {
             scope: None,
             in_sandbox: false,
             input: vik_agents::InputMode::Prompt,
+            questions: None,
             is_root: nix::unistd::geteuid().is_root(),
             environment: &environment,
         });

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use vik_proc::{DEVICES, Fence, Sandbox, repository_of};
 
-use crate::tools::{OUTPUTS, Permission};
+use crate::tools::{OUTPUTS, Permission, QUESTIONS};
 
 /// The confinement of all commands of a run; created when it is first needed.
 #[derive(Debug)]
@@ -15,9 +15,9 @@ pub(crate) struct Confinement {
     fence: OnceLock<Result<Fence, String>>,
 }
 
-/// The folder of the file for Vik's outputs, which is not part of the workspace.
-fn outputs_folder() -> Option<PathBuf> {
-    let file = PathBuf::from(std::env::var_os(OUTPUTS)?);
+/// Returns the folder of a file of Vik for outputs or questions, which is not part of the workspace.
+fn folder_of(variable: &str) -> Option<PathBuf> {
+    let file = PathBuf::from(std::env::var_os(variable)?);
     let folder = file.parent().filter(|folder| folder.is_absolute())?;
     // A path that is not a file is ignored.
     file.is_file().then(|| folder.to_owned())
@@ -32,7 +32,7 @@ impl Confinement {
             writable.push(root.to_owned());
             writable.extend(repository_of(root));
             writable.extend(more.iter().map(|path| root.join(path)));
-            writable.extend(outputs_folder());
+            writable.extend([OUTPUTS, QUESTIONS].into_iter().filter_map(folder_of));
         }
         Self {
             permission,

@@ -2,6 +2,7 @@
 //! it stands for. The loop decides each action and commits it with its actor before the response is
 //! sent.
 
+pub mod answer_question;
 pub mod approve;
 pub mod cancel;
 pub mod deny;

@@ -64,6 +64,7 @@ fn start_of(left: &Left) -> Start {
         fenced: false,
         message: None,
         messages: Vec::new(),
+        answers: Vec::new(),
         handed_back: None,
     }
 }
