@@ -86,9 +86,16 @@ pub fn request<T>(
 pub fn refused(problem: Problem) -> Failure {
     let status = problem.status;
     let mut failure = Failure::from(ErrorBody::from(problem));
+    let is_usage = [
+        ErrorCode::UnknownStage,
+        ErrorCode::NoQuestion,
+        ErrorCode::AnswerInvalid,
+    ]
+    .iter()
+    .any(|code| failure.code() == code.as_str());
     failure.exit = match status {
         // The same as if no daemon ran.
-        404 if failure.code() == ErrorCode::UnknownStage.as_str() => Exit::Usage,
+        _ if is_usage => Exit::Usage,
         404 => Exit::NotFound,
         _ => Exit::Failed,
     };

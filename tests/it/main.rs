@@ -37,6 +37,7 @@ mod outputs;
 mod places;
 mod predecessor;
 mod prune;
+mod questions;
 mod readme;
 mod real_agents;
 mod reconcile;

@@ -26,7 +26,7 @@ const BASE: &str = "
 issues: { pull: { command: list } }
 agents:
   a: { runtime: command, command: [agent] }
-  b: { runtime: command, command: [agent] }
+  b: { runtime: codex, model: m }
 issue:
   stages:
     plan: { when: { state: todo }, agent: a, prompt: p }
