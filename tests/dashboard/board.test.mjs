@@ -257,6 +257,42 @@ describe("the board", () => {
     );
   });
 
+  it("shows questions of agents as data, and sends a choice or a text with the id of the question", async () => {
+    const question = (id, issue, choices, more = {}) => ({
+      run_id: id,
+      issue_id: issue,
+      issue_title: "Refunds",
+      stage: "implement",
+      id,
+      text: "Which <b>table</b>?",
+      choices,
+      since: new Date().toISOString(),
+      needs_person: !choices.length,
+      ...more,
+    });
+    const timeout = { at: new Date(Date.now() + 3_600_000).toISOString(), answer: "old" };
+    mock.world.status.questions = [
+      question("q-1", "SHOP-131", ["old", "<i>new</i>"], { timeout }),
+      question("q-2", "SHOP-88", []),
+    ];
+    page = await open(browser, mock.url);
+    const questions = page.locator("#questions");
+    assert.match(await questions.innerText(), /Which <b>table<\/b>\?[^]*Answered with “old” in [^]*<i>new<\/i>/);
+    assert.match(await questions.innerText(), /needs a person/i);
+    await page.getByRole("button", { name: "Answer SHOP-131, implement with <i>new</i>" }).click();
+    await page.getByRole("dialog").getByText("Answer: <i>new</i>").waitFor();
+    await page.getByRole("dialog").getByRole("button", { name: "Answer" }).click();
+    await page.locator("#questions", { hasNotText: "SHOP-131" }).waitFor();
+    await page.getByRole("button", { name: "Answer SHOP-88, implement with a text" }).click();
+    await page.getByRole("textbox", { name: "Answer" }).fill("Both.\nIn order.");
+    await page.getByRole("dialog").getByRole("button", { name: "Answer" }).click();
+    await questions.waitFor({ state: "detached" });
+    assert.deepEqual(mock.commands, [
+      ["issues/SHOP-131/answer", { question: "q-1", choice: 2 }],
+      ["issues/SHOP-88/answer", { question: "q-2", text: "Both.\nIn order." }],
+    ]);
+  });
+
   it("shows the beginning of the text with an approval, and links to all of it and to the diff", async () => {
     page = await open(browser, mock.url);
     const row = page.locator("#approvals li", { hasText: "SHOP-131" });

@@ -113,6 +113,7 @@ export async function startMock({ port = 0 } = {}) {
       }
       return { count: cancelled.length };
     },
+    answer: (id, body) => removeQuestion(id, body),
     approve: (id, body) => removeApproval(id, body),
     deny: (id, body) => removeApproval(id, body),
     messages(id, body) {
@@ -147,6 +148,12 @@ export async function startMock({ port = 0 } = {}) {
     const session = world.status.sessions.find((entry) => entry.issue_id === id);
     if (!session) return { to: "next_attempt", because: "the stage is parked", hint: "`vik retry`" };
     return { to: "agent", session_id: session.session_id, stage: session.stage, agent: session.agent };
+  }
+
+  function removeQuestion(id, { question }) {
+    world.status.questions = world.status.questions.filter((entry) => entry.id !== question);
+    mock.publish({ type: "issue", issue_id: id, what: "answered by a person" });
+    return { count: 1 };
   }
 
   function removeApproval(id, { request }) {

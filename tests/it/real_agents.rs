@@ -4,6 +4,7 @@
 //! prints that it is skipped.
 
 mod ends;
+mod questions;
 mod steerable;
 
 use serde_json::{Value, json};

@@ -7,7 +7,7 @@ import { button, emptyState, errorNotice, meter, section } from "./ui.js";
 import { estimateSuffix, formatInteger, formatTokens, formatUsd, now, pluralize, relativeTime } from "./format.js";
 import { prose } from "./prose.js";
 import { drain, pause, refresh, resume } from "./steer.js";
-import { approvalRow, liveRow, parkedRow, takenOverRow, waitingRow } from "./board_rows.js";
+import { approvalRow, liveRow, parkedRow, questionRow, takenOverRow, waitingRow } from "./board_rows.js";
 import { doneColumn, issuesWithoutStage, stageColumns } from "./board_stages.js";
 import { spendPlot, throughputPlot } from "./plots.js";
 
@@ -190,6 +190,7 @@ export function boardPage() {
       { class: "tiles", role: "group", "aria-label": "Summary" },
       tile("#live", status.sessions.length, "running", "run"),
       status.approvals?.length ? tile("#approvals", status.approvals.length, "for you", "bad") : null,
+      status.questions?.length ? tile("#questions", status.questions.length, "questions", "bad") : null,
       tile("#parked", status.parked.length, "parked", "bad"),
       tile("#waiting", waiting, "waiting", "wait"),
       tile(`/history?outcome=succeeded&since=${today()}`, doneToday(), "done today", "good", "today by UTC"),
@@ -335,6 +336,13 @@ export function boardPage() {
                 { class: "rows" },
                 status.approvals.map((approval) => approvalRow(approval, { text: texts.get(approval.id) })),
               ),
+            )
+          : null,
+        status.questions?.length
+          ? section(
+              "Questions of agents",
+              { id: "questions", count: status.questions.length },
+              h("ul", { class: "rows" }, status.questions.map((question) => questionRow(question))),
             )
           : null,
         status.taken_over?.length

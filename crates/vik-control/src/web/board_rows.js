@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { button, chip, costMeter, issueHeading, issueHref, meter, sessionHref } from "./ui.js";
 import { formatTokens, humanize, liveFacts, pluralize, relativeTime, totalTokens } from "./format.js";
-import { answerApproval, cancel, handBack, retry } from "./steer.js";
+import { answerApproval, answerQuestion, cancel, handBack, retry } from "./steer.js";
 import { prose } from "./prose.js";
 import { truncate } from "./visible.js";
 
@@ -149,6 +149,60 @@ export function approvalRow(approval, { text = "", isOwnPage = false } = {}) {
       button("Deny…", () => answerApproval(approval, false), {
         kind: "danger-quiet",
         "aria-label": `Deny ${subject}`,
+      }),
+    ),
+  );
+}
+
+/** Returns the row of an agent's question, with a button for each choice. */
+export function questionRow(question, { isOwnPage = false } = {}) {
+  const id = question.issue_id;
+  const subject = `${truncate(id, 60)}, ${question.stage}`;
+  return h(
+    "li",
+    { key: question.id, class: "list-row" },
+    h(
+      "div",
+      { class: "details" },
+      isOwnPage
+        ? null
+        : h("div", { class: "line" }, issueHeading(id, question.issue_title, { "data-item": true })),
+      h(
+        "div",
+        { class: "line small" },
+        h("span", {}, question.stage),
+        chip("waiting", question.needs_person ? "needs a person" : "question", "question"),
+        h("span", { class: "dim" }, relativeTime(question.since)),
+      ),
+      h(
+        "p",
+        { class: `small ${isOwnPage ? "wrap" : "clamp3"}` },
+        prose(truncate(question.text, isOwnPage ? 4000 : 600)),
+      ),
+      question.timeout
+        ? h(
+            "p",
+            { class: "small dim" },
+            "Answered with “",
+            truncate(question.timeout.answer, 200),
+            "” ",
+            relativeTime(question.timeout.at),
+            " without an answer",
+          )
+        : null,
+    ),
+    h(
+      "div",
+      { class: "row actions" },
+      (question.choices ?? []).map((choice, at) =>
+        button(truncate(choice, 40), () => answerQuestion(question, at), {
+          key: `choice ${at}`,
+          "aria-label": `Answer ${subject} with ${truncate(choice, 200)}`,
+        }),
+      ),
+      button("Answer…", () => answerQuestion(question), {
+        kind: "primary",
+        "aria-label": `Answer ${subject} with a text`,
       }),
     ),
   );

@@ -27,7 +27,7 @@ import {
 import { cancel, handBack, pause, resume, retry, runAgain, takeOver } from "./steer.js";
 import { store } from "./store.js";
 import { attemptCost, attemptRow, attemptTone, runCost } from "./attempts.js";
-import { approvalRow } from "./board_rows.js";
+import { approvalRow, questionRow } from "./board_rows.js";
 import { changesSection, descriptionSection } from "./issue_about.js";
 import { codeWords, prose } from "./prose.js";
 import { promptView, stepsView } from "./evidence.js";
@@ -105,6 +105,16 @@ export function issuePage(id) {
       "Waits for your answer",
       { id: "approvals", count: pending.length },
       h("ul", { class: "rows" }, pending.map((approval) => approvalRow(approval, { isOwnPage: true }))),
+    );
+  }
+
+  function questionList() {
+    const open = store.status?.questions?.filter((question) => question.issue_id === id) ?? [];
+    if (!open.length) return null;
+    return section(
+      "Question of the agent",
+      { id: "questions", count: open.length },
+      h("ul", { class: "rows" }, open.map((question) => questionRow(question, { isOwnPage: true }))),
     );
   }
 
@@ -431,6 +441,7 @@ export function issuePage(id) {
         head(),
         loadError ? errorNotice(loadError, () => load(0)) : null,
         approvalList(),
+        questionList(),
         messages.view(),
         description(),
         issue.now ? h("div", { class: "two-columns", key: "now" }, currentState(issue.now), limits(issue.now)) : null,

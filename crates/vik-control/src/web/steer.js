@@ -122,6 +122,26 @@ export async function answerApproval(approval, isApproved) {
   );
 }
 
+/**
+ * Answers the question of an agent with the text of a choice, or with a text that the person writes (`choice` is null).
+ * The id of the question is sent, so that no newer question is answered by mistake.
+ */
+export async function answerQuestion(question, choice = null) {
+  const id = question.issue_id;
+  const text = truncate(question.text, 1000);
+  const dialog = { title: `Answer the question of ${shortIssueId(id)}?`, text, confirmLabel: "Answer" };
+  if (choice === null) dialog.messageLabel = "Answer";
+  else dialog.text = `${text}\n\nAnswer: ${truncate(question.choices[choice], 200)}`;
+  const answer = await confirmDialog(dialog);
+  if (answer === null || answer === false) return;
+  await sendCommand(
+    `answer question ${question.id}`,
+    `issues/${encodeSegment(id)}/answer`,
+    choice === null ? { question: question.id, text: answer } : { question: question.id, choice: choice + 1 },
+    () => `Answered: ${shortIssueId(id)}.`,
+  );
+}
+
 export const pause = (issueId = null) =>
   sendCommand(`pause ${issueId}`, "pause", { issue_id: issueId }, () =>
     issueId === null
