@@ -1,8 +1,9 @@
 //! The actions of a person: how they are made from keys, and the texts about them.
 
-use vik_api::{Action, ApprovalView};
+use vik_api::{Action, ApprovalView, QuestionView};
 use vik_core::approval::Answer;
 use vik_core::ids::IssueId;
+use vik_core::question::{NewAnswer, Reply};
 use vik_core::scheduler::{ApprovalReply, Command, RetryRequest, TakeOver};
 
 /// Returns the retry of all parked stages of an issue.
@@ -40,6 +41,23 @@ pub(crate) fn answer(approval: ApprovalView, answer: Answer) -> Action {
         answer,
     };
     Command::Answer(reply).into()
+}
+
+/// Returns the answer to a question: a text, or the number of one of its choices.
+pub(crate) fn answer_question(question: QuestionView, text: String) -> Action {
+    let choices = question.question.question.choices.len();
+    let number = text.trim().parse().ok();
+    let reply = match number.filter(|number| (1..=choices).contains(number)) {
+        Some(number) => Reply::Choice(number),
+        None => Reply::Text(text),
+    };
+    let answer = NewAnswer {
+        issue: question.issue_id,
+        stage: Some(question.stage),
+        question: Some(question.question.id),
+        reply,
+    };
+    Command::AnswerQuestion(answer).into()
 }
 
 /// Returns the verb of an action, and its form while the action is running.

@@ -3,7 +3,8 @@
 use super::*;
 
 fn asks_and_continues(test: &str, agent: RealAgent, own_sandbox: bool) {
-    let ask = r#"printf '{"question":"Which table?","choices":["old","new"]}\n' >> "$VIK_QUESTIONS" && echo asked"#;
+    let ask =
+        r#"printf '{"question":"Which table?","choices":["old","new"]}\n' >> "$VIK_QUESTIONS" && echo asked"#;
     let script = json!([
         {"text": "I ask.", "run": ask, "expect": "VIK_QUESTIONS"},
         {"text": "I wait.", "expect": "asked"},

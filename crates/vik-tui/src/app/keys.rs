@@ -1,7 +1,7 @@
 //! The effects of keys.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use vik_api::{Action, ApprovalView};
+use vik_api::{Action, ApprovalView, QuestionView};
 use vik_core::approval::Answer;
 use vik_core::message::NewMessage;
 use vik_core::scheduler;
@@ -30,6 +30,9 @@ impl App {
             Mode::Answer(yes, approval, text) => {
                 self.key_in_answer(key, control, (yes, approval, text), commands);
             }
+            Mode::Question(question, text) => {
+                self.key_in_question(key, control, (question, text), commands);
+            }
             Mode::Message(message) => self.key_in_message(key, control, message, commands),
             // Alt and Control change the meaning of a letter, so such a key is ignored.
             Mode::Normal if control || key.modifiers.contains(KeyModifiers::ALT) => {
@@ -46,7 +49,7 @@ impl App {
                 self.filter.extend(plain.take(200));
                 self.arrange_tables();
             }
-            Mode::Answer(_, _, text) => text.extend(plain.take(MAX_MESSAGE_CHARS)),
+            Mode::Answer(_, _, text) | Mode::Question(_, text) => text.extend(plain.take(MAX_MESSAGE_CHARS)),
             Mode::Message(message) => {
                 let lines = pasted.replace("\r\n", "\n").replace('\r', "\n");
                 let plain = lines
@@ -108,6 +111,27 @@ impl App {
             code => edit(&mut text, code, control),
         }
         self.mode = Mode::Answer(yes, approval, text);
+    }
+
+    /// Edits the answer to a question; the number of a choice stands for its text.
+    fn key_in_question(
+        &mut self,
+        key: KeyEvent,
+        control: bool,
+        (question, mut text): (Box<QuestionView>, String),
+        commands: &mut Vec<Command>,
+    ) {
+        match key.code {
+            KeyCode::Enter if text.trim().is_empty() => {
+                return self.notify("an empty answer was not sent".to_owned());
+            }
+            KeyCode::Enter => {
+                return self.steer(action::answer_question(*question, text), commands);
+            }
+            KeyCode::Esc => return self.notify("no answer was sent".to_owned()),
+            code => edit(&mut text, code, control),
+        }
+        self.mode = Mode::Question(question, text);
     }
 
     /// Edits a message to the agent of an issue.
@@ -201,6 +225,10 @@ impl App {
                     self.steer(action::retry(issue), commands);
                 }
             }
+            KeyCode::Char('A') => match self.current_question() {
+                Some(question) => self.mode = Mode::Question(Box::new(question.clone()), String::new()),
+                None => self.notify("no open question here".to_owned()),
+            },
             KeyCode::Char('m') => {
                 if let Some(issue) = self.target_issue() {
                     self.mode = Mode::Message(NewMessage {

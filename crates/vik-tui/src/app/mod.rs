@@ -13,7 +13,9 @@ mod transcript;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use vik_api::{Action, ApprovalView, Explained, Explanation, ParkedView, SessionView, Status, WaitingView};
+use vik_api::{
+    Action, ApprovalView, Explained, Explanation, ParkedView, QuestionView, SessionView, Status, WaitingView,
+};
 use vik_client::ClientError;
 use vik_core::ids::IssueId;
 use vik_core::message::NewMessage;
@@ -72,6 +74,8 @@ pub(crate) enum Mode {
     /// The answer to an approval is being edited: whether it is approved, the approval, and the
     /// message so far.
     Answer(bool, Box<ApprovalView>, String),
+    /// The answer to the question of an agent is being edited.
+    Question(Box<QuestionView>, String),
     /// A message to the agent of an issue is being edited.
     Message(NewMessage),
 }
@@ -266,6 +270,14 @@ impl App {
         let issue = self.current_issue()?;
         let mut approvals = self.approvals.rows().iter().filter(|row| row.issue_id == *issue);
         approvals.next().filter(|_| approvals.next().is_none())
+    }
+
+    /// Returns the open question of the current issue, if it is the only one.
+    pub(crate) fn current_question(&self) -> Option<&QuestionView> {
+        let issue = self.current_issue()?;
+        let questions = &self.status.as_ref()?.questions;
+        let mut questions = questions.iter().filter(|open| open.issue_id == *issue);
+        questions.next().filter(|_| questions.next().is_none())
     }
 
     /// Returns the details of an issue, if they are loaded.

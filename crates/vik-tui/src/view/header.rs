@@ -116,6 +116,10 @@ fn work(app: &App, status: &Status, room: usize) -> Vec<CellText> {
     if app.approvals.total() > 0 {
         parts.push((0, number(app.approvals.total(), "for you", Tone::Warn)));
     }
+    if !status.questions.is_empty() {
+        let text = count(status.questions.len(), "question");
+        parts.push((1, vec![CellText::new(text, Tone::Warn)]));
+    }
     if !status.taken_over.is_empty() {
         let text = format!("{} taken over", count(status.taken_over.len(), "issue"));
         parts.push((3, vec![CellText::new(text, Tone::Warn)]));

@@ -40,7 +40,7 @@ pub(crate) fn view(app: &App, theme: Theme, frame: &mut Frame<'_>) {
     match &app.mode {
         Mode::Help(top) => overlay::help(*top, area, &mut paint),
         Mode::Confirm(action) => overlay::confirm(app, action, area, &mut paint),
-        Mode::Normal | Mode::Filter(_) | Mode::Answer(..) | Mode::Message(_) => {}
+        Mode::Normal | Mode::Filter(_) | Mode::Answer(..) | Mode::Question(..) | Mode::Message(_) => {}
     }
     if let Some(x) = cursor {
         frame.set_cursor_position(Position::new(x, rows.last_row));

@@ -29,6 +29,10 @@ const KEYS: &[(&str, &str)] = &[
         "m",
         "send a message to the agent of the issue (Tab: interrupt it)",
     ),
+    (
+        "A",
+        "answer the question of the agent: a text, or the number of a choice",
+    ),
     ("a x", "approve or deny the request, with a message for the agent"),
     ("p", "pause or resume all issues"),
     ("P", "pause or resume this issue"),
@@ -193,6 +197,10 @@ pub(super) fn last_line(app: &App, rows: &ScreenLayout, paint: &mut Paint<'_>) -
         Mode::Answer(yes, approval, text) => {
             let verb = if *yes { "approve" } else { "deny" };
             let lead = format!("{verb} {}, message: ", approval.issue_id);
+            Some((lead, text.clone(), "  Enter to send, Esc to cancel"))
+        }
+        Mode::Question(question, text) => {
+            let lead = format!("answer {}: ", question.issue_id);
             Some((lead, text.clone(), "  Enter to send, Esc to cancel"))
         }
         Mode::Message(message) => {

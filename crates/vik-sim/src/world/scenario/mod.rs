@@ -10,6 +10,7 @@ mod limits;
 mod lookups;
 mod order;
 mod parking;
+mod questions;
 mod retries;
 mod scopes;
 mod states;

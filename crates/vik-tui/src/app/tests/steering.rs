@@ -2,6 +2,7 @@
 
 use vik_core::approval::Answer;
 use vik_core::message::NewMessage;
+use vik_core::question::{NewAnswer, Reply};
 use vik_core::scheduler::{ApprovalReply, Command as Steering};
 
 use super::*;
@@ -196,4 +197,34 @@ fn message_is_written_and_sent_to_the_agent_of_the_issue() {
         notice.ends_with("cannot be steered: `runtime: command`"),
         "{notice}"
     );
+}
+
+#[test]
+fn question_is_answered_by_a_text_or_by_the_number_of_a_choice() {
+    let mut app = app(80, 24, 5);
+    type_keys(&mut app, "A");
+    assert_eq!(app.notice.as_ref().unwrap().text, "no open question here");
+    let question: vik_api::QuestionView = serde_json::from_value(serde_json::json!({
+        "run_id": "r", "issue_id": "PROJ-104", "issue_title": "Title", "stage": "plan", "needs_person": false,
+        "id": "00000000-0000-0000-0000-000000000000", "text": "Which?", "choices": ["a", "b"],
+        "since": "2026-03-04T12:00:00Z",
+    }))
+    .unwrap();
+    let answer = |reply| {
+        Steering::AnswerQuestion(NewAnswer {
+            issue: "PROJ-104".into(),
+            stage: Some("plan".into()),
+            question: Some(question.question.id),
+            reply,
+        })
+    };
+    app.status.as_mut().unwrap().questions = vec![question.clone()];
+    assert_eq!(type_keys(&mut app, "A2"), []);
+    assert_eq!(press(&mut app, KeyCode::Enter), steer(answer(Reply::Choice(2))));
+    type_keys(&mut app, "Aquit 3");
+    let text = Reply::Text("quit 3".to_owned());
+    assert_eq!(press(&mut app, KeyCode::Enter), steer(answer(text)));
+    type_keys(&mut app, "A ");
+    assert_eq!(press(&mut app, KeyCode::Enter), []);
+    assert_eq!(app.notice.as_ref().unwrap().text, "an empty answer was not sent");
 }
