@@ -341,15 +341,10 @@ impl Observer for Lines {
                         let answered = one_line(&request.answered(answer, by), 200);
                         screen.line(&format!("  {id} {stage}: {answered}"));
                     }
-                    RunEvent::Asked { stage, question, .. } => {
-                        let mark = screen.paint("33", "question:");
-                        let question = vik_orchestrator::api_view::describe_question(question);
-                        screen.line(&format!("  {id} {stage} {mark} {question}"));
-                        screen.line(&format!("    `vik answer {id} TEXT`"));
-                    }
-                    RunEvent::QuestionAnswered { stage, answer, .. } => {
-                        let text = one_line(&format!("{} answered: {}", answer.by, answer.answer), 200);
-                        screen.line(&format!("  {id} {stage}: {text}"));
+                    RunEvent::Asked { .. } | RunEvent::QuestionAnswered { .. } => {
+                        let text = one_line(&vik_orchestrator::api_view::note(note), 600);
+                        let text = screen.paint("33", &text);
+                        screen.line(&format!("  {id} {text}"));
                     }
                     RunEvent::Closed { stage, .. } => {
                         screen.line(&format!("  {id} {stage}: unparked, because the issue was closed"));
@@ -532,11 +527,15 @@ pub fn summary(closing: &RunSummary, results: &[WorkResult], once: bool) -> Stri
             (totals.reported_usd, CostSource::Reported),
             (totals.estimated_usd, CostSource::Estimate),
         ]);
+        let asked = match totals.asked {
+            0 => String::new(),
+            asked => format!(", {asked} asked"),
+        };
         out.push_str(&format!(
-            "\n{}: {} succeeded, {} failed; {} tokens, {cost}\n",
+            "\n{}: {} succeeded, {} failed{asked}; {} tokens, {cost}\n",
             count(totals.attempts, "attempt"),
             totals.succeeded,
-            totals.attempts - totals.succeeded,
+            totals.attempts - totals.succeeded - totals.asked,
             tokens(totals.usage.total())
         ));
     } else if once && closing.any_pull && closing.exit() == Exit::Done {

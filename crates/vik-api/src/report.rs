@@ -58,6 +58,9 @@ pub struct Figures {
     pub succeeded: u64,
     /// Attempts with any other outcome.
     pub failed: u64,
+    /// Attempts that ended with a question, which is no failure.
+    #[serde(default)]
+    pub asked: u64,
     /// The charge of these attempts.
     pub spent: SpendView,
     /// The total duration of the ended attempts.
@@ -109,6 +112,9 @@ pub struct Part {
     pub succeeded: u64,
     /// Attempts that ended in it with any other outcome.
     pub failed: u64,
+    /// Attempts that ended in it with a question.
+    #[serde(default)]
+    pub asked: u64,
     /// The charge of the attempts that ended in it.
     pub spent: SpendView,
 }

@@ -476,7 +476,7 @@ pub fn note(note: &RunEvent) -> String {
             ..
         } => format!("`{stage}`: {}", request.answered(answer, by)),
         RunEvent::Asked { stage, question, .. } => {
-            format!("`{stage}`: {}", one_line(&question.message(), SHOWN))
+            format!("`{stage}`: {}", describe_question(question))
         }
         RunEvent::QuestionAnswered { stage, answer, .. } => {
             let text = one_line(&answer.answer, SHOWN);

@@ -40,6 +40,8 @@ pub struct SummaryRow {
 pub struct AttemptTotals {
     pub attempts: u64,
     pub succeeded: u64,
+    /// Attempts that ended with a question, which is no failure.
+    pub asked: u64,
     pub usage: Usage,
     /// The cost that was not estimated; `None` if unknown.
     pub reported_usd: Option<f64>,
@@ -51,6 +53,7 @@ impl AttemptTotals {
     fn add(&mut self, ended: &Ended) {
         self.attempts += 1;
         self.succeeded += u64::from(ended.result.outcome == Outcome::Succeeded);
+        self.asked += u64::from(ended.result.has_asked());
         self.usage = self.usage.plus(ended.result.usage);
         let Some(usd) = ended.cost_usd else { return };
         let sum = match ended.cost_source {
@@ -261,7 +264,9 @@ enum RunStatus {
 /// Returns the status of a run. `is_present`: the last pull returned its issue; `ended_here`: an
 /// attempt of it ended in this loop.
 fn run_status(run: &Run, started_at: Timestamp, is_present: bool, ended_here: bool) -> RunStatus {
-    let failed = run.last.is_some() && !run.last_succeeded() && !run.last_cancelled();
+    let failed = run.last.as_ref().is_some_and(|last| !last.has_asked())
+        && !run.last_succeeded()
+        && !run.last_cancelled();
     match &run.phase {
         Phase::Parked { since, reason, .. } => match reason {
             ParkReason::OverBudget | ParkReason::IssueLimit => RunStatus::Budget(*reason),

@@ -32,7 +32,7 @@ pub fn markdown(report: &ReportView) -> String {
         .iter()
         .map(|agent| (agent.agent.as_str(), &agent.figures));
     figures(&mut out, "Agent", of_agents);
-    if report.total.failed > 0 {
+    if report.total.failed + report.total.asked > 0 {
         head(&mut out, &["Ended", "Class"], &["Attempts"]);
         for end in &report.ends {
             let class = end.failure_class.map_or("", |class| class.as_str());
@@ -49,12 +49,12 @@ pub fn markdown(report: &ReportView) -> String {
     head(
         &mut out,
         &["From (UTC)"],
-        &["Started", "Succeeded", "Failed", "Tokens", "Cost"],
+        &["Started", "Succeeded", "Failed", "Asked", "Tokens", "Cost"],
     );
     let busy = report
         .series
         .iter()
-        .filter(|part| part.started + part.succeeded + part.failed > 0);
+        .filter(|part| part.started + part.succeeded + part.failed + part.asked > 0);
     for part in busy {
         row(
             &mut out,
@@ -63,6 +63,7 @@ pub fn markdown(report: &ReportView) -> String {
                 part.started.to_string(),
                 part.succeeded.to_string(),
                 part.failed.to_string(),
+                part.asked.to_string(),
                 short(part.spent.tokens),
                 spent_cost(&part.spent),
             ],
@@ -77,6 +78,7 @@ fn figures<'a>(out: &mut String, name: &str, rows: impl Iterator<Item = (&'a str
         "Attempts",
         "Succeeded",
         "Failed",
+        "Asked",
         "In progress",
         "Median",
         "Time",
@@ -93,6 +95,7 @@ fn figures<'a>(out: &mut String, name: &str, rows: impl Iterator<Item = (&'a str
                 sums.attempts.to_string(),
                 sums.succeeded.to_string(),
                 sums.failed.to_string(),
+                sums.asked.to_string(),
                 under_way(sums).to_string(),
                 sums.median_duration_ms.map_or_else(|| "-".to_owned(), time),
                 time(sums.duration_ms),

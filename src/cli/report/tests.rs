@@ -26,6 +26,7 @@ fn sums(runs: u64, [attempts, succeeded, failed]: [u64; 3], minutes: u64, spent:
         attempts,
         succeeded,
         failed,
+        asked: 0,
         spent,
         duration_ms: minutes * 60_000,
         median_duration_ms: (succeeded + failed > 0).then(|| minutes * 60_000 / (succeeded + failed)),
@@ -38,6 +39,7 @@ fn part(day: i64, [started, succeeded, failed]: [u64; 3], spent: SpendView) -> P
         started,
         succeeded,
         failed,
+        asked: 0,
         spent,
     }
 }

@@ -96,6 +96,9 @@ fn attempts(total: &Figures) -> String {
         total.succeeded,
         total.failed
     );
+    if total.asked > 0 {
+        let _ = write!(text, ", {} asked", total.asked);
+    }
     let running = under_way(total);
     if running > 0 {
         let _ = write!(text, ", {running} in progress");
@@ -109,6 +112,7 @@ pub fn under_way(figures: &Figures) -> u64 {
         .attempts
         .saturating_sub(figures.succeeded)
         .saturating_sub(figures.failed)
+        .saturating_sub(figures.asked)
 }
 
 /// Formats a duration in milliseconds. Long durations are cut to whole minutes or hours.
@@ -132,6 +136,7 @@ fn figures<'a>(name: &str, rows: impl Iterator<Item = (&'a str, &'a Figures)>, w
                 sums.attempts.to_string(),
                 sums.succeeded.to_string(),
                 sums.failed.to_string(),
+                sums.asked.to_string(),
                 sums.median_duration_ms.map_or_else(|| "-".to_owned(), time),
                 time(sums.duration_ms),
                 short(sums.spent.tokens),
@@ -142,15 +147,15 @@ fn figures<'a>(name: &str, rows: impl Iterator<Item = (&'a str, &'a Figures)>, w
     let table = if width < WIDE {
         let rows: Vec<_> = rows
             .into_iter()
-            .map(|[name, _, tries, succeeded, failed, median, _, _, cost]| {
-                [name, tries, succeeded, failed, median, cost]
+            .map(|[name, _, tries, succeeded, failed, asked, median, _, _, cost]| {
+                [name, tries, succeeded, failed, asked, median, cost]
             })
             .collect();
-        let header = [name, "ATTEMPTS", "OK", "FAILED", "MEDIAN", "COST"];
+        let header = [name, "ATTEMPTS", "OK", "FAILED", "ASKED", "MEDIAN", "COST"];
         table_within(usize::MAX, header, &rows)
     } else {
         let header = [
-            name, "RUNS", "ATTEMPTS", "OK", "FAILED", "MEDIAN", "TIME", "TOKENS", "COST",
+            name, "RUNS", "ATTEMPTS", "OK", "FAILED", "ASKED", "MEDIAN", "TIME", "TOKENS", "COST",
         ];
         table_within(usize::MAX, header, &rows)
     };
@@ -159,7 +164,7 @@ fn figures<'a>(name: &str, rows: impl Iterator<Item = (&'a str, &'a Figures)>, w
 
 /// Returns a table of how attempts ended, if any did not succeed.
 fn ends(report: &ReportView, width: usize) -> String {
-    if report.total.failed == 0 {
+    if report.total.failed + report.total.asked == 0 {
         return String::new();
     }
     let rows: Vec<_> = report
@@ -177,7 +182,7 @@ fn ends(report: &ReportView, width: usize) -> String {
     format!("\n{}", table_within(width, ["ENDED", "CLASS", "ATTEMPTS"], &rows))
 }
 
-/// Returns a bar for each part of the span: succeeded, failed and open attempts.
+/// Returns a bar for each part of the span: succeeded, failed, asked and open attempts.
 fn series(report: &ReportView, width: usize) -> String {
     let mut rows: Vec<([String; 5], Option<&Part>)> = Vec::new();
     let mut remaining = report.series.as_slice();
@@ -239,7 +244,7 @@ fn series(report: &ReportView, width: usize) -> String {
             .collect();
         table_within(usize::MAX, [at, succeeded, failed, cost, ""], &rows)
     };
-    let legend = "# succeeded, x failed, . started but not ended in the same period";
+    let legend = "# succeeded, x failed, ? asked, . started but not ended in the same period";
     let mut out = format!("\n{table}");
     for line in wrap(legend, width) {
         let _ = writeln!(out, "{line}");
@@ -254,15 +259,24 @@ fn blank(at: String) -> [String; 5] {
 
 /// Returns the number of attempts that the bar of a part shows.
 fn size(part: &Part) -> u64 {
-    part.succeeded.saturating_add(part.failed).max(part.started)
+    let ended = part.succeeded.saturating_add(part.failed);
+    ended.saturating_add(part.asked).max(part.started)
 }
 
 /// Returns a bar, scaled so that the largest part fits; a mark can then represent many attempts.
 fn bar(part: &Part, max: u64, width: usize) -> String {
-    let ended = part.succeeded.saturating_add(part.failed);
+    let ended = part
+        .succeeded
+        .saturating_add(part.failed)
+        .saturating_add(part.asked);
     let open = part.started.saturating_sub(ended);
     let mut text = String::new();
-    for (number, mark) in [(part.succeeded, '#'), (part.failed, 'x'), (open, '.')] {
+    for (number, mark) in [
+        (part.succeeded, '#'),
+        (part.failed, 'x'),
+        (part.asked, '?'),
+        (open, '.'),
+    ] {
         text.extend(std::iter::repeat_n(mark, scaled(number, max, width)));
     }
     text

@@ -14,6 +14,7 @@ use vik_core::decision_kind::DecisionKind;
 use vik_core::duration::Span;
 use vik_core::ids::AgentName;
 use vik_core::outcome::CostSource;
+use vik_core::outcome::Outcome;
 
 use crate::cli::explained::attempts;
 use crate::cli::explained::text::{answer, heading, intent, limits, paragraph};
@@ -242,16 +243,13 @@ fn ended(attempt: &AttemptView, run: RunState) -> Option<Vec<String>> {
 /// Returns the sums over all attempts.
 fn totals(runs: &[RunView]) -> String {
     let attempts: Vec<_> = runs.iter().flat_map(|run| &run.attempts).collect();
-    let count_ended = |has_succeeded: bool| {
-        let ended = attempts.iter().filter_map(|attempt| attempt.outcome);
-        ended
-            .filter(|outcome| (*outcome == vik_core::outcome::Outcome::Succeeded) == has_succeeded)
-            .count()
-    };
+    let ended = || attempts.iter().filter_map(|attempt| attempt.outcome);
+    let count_of = |outcome: Outcome| ended().filter(|ended| *ended == outcome).count();
     if attempts.is_empty() {
         return "no attempts yet".to_owned();
     }
-    let (succeeded, failed) = (count_ended(true), count_ended(false));
+    let (succeeded, asked) = (count_of(Outcome::Succeeded), count_of(Outcome::Asked));
+    let failed = ended().count() - succeeded - asked;
     let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
     let took: u64 = attempts.iter().filter_map(|attempt| attempt.duration_ms).sum();
     let spent = attempts.iter().fold(SpendView::default(), |sum, attempt| {
@@ -269,7 +267,10 @@ fn totals(runs: &[RunView]) -> String {
         count(number(runs.len()), "run"),
         count(number(attempts.len()), "attempt"),
     );
-    let running = attempts.len() - succeeded - failed;
+    if asked > 0 {
+        let _ = write!(text, ", {asked} asked");
+    }
+    let running = attempts.len() - succeeded - failed - asked;
     if running > 0 {
         let _ = write!(text, ", {running} in progress");
     }

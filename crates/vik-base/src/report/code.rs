@@ -42,13 +42,13 @@ macro_rules! codes {
 codes! {
     /// Another daemon runs for this workflow or uses its files.
     AlreadyRunning = "already_running",
-    /// The token of the HTTP API is missing or cannot be used.
-    ApiToken = "api_token",
     /// The answer to a question is empty, too long, contains control characters, or is none of its
     /// choices.
     AnswerInvalid = "answer_invalid",
     /// The question cannot be answered while a person has taken the issue over.
     AnswerRefused = "answer_refused",
+    /// The token of the HTTP API is missing or cannot be used.
+    ApiToken = "api_token",
     /// The request to the daemon is not valid.
     BadRequest = "bad_request",
     /// The hook `before_remove` failed, so the workspace was kept.
@@ -158,8 +158,6 @@ codes! {
     Method = "method",
     /// The metrics cannot be encoded.
     Metrics = "metrics",
-    /// The issue has no open question, or not the one that was named.
-    NoQuestion = "no_question",
     /// A question of `vik init` or `vik tracker test` was not answered, or with no.
     NoAnswer = "no_answer",
     /// This build of vik does not include the built-in agent `vex`.
@@ -168,6 +166,8 @@ codes! {
     NoDaemon = "no_daemon",
     /// The daemon does not serve the dashboard.
     NoDashboard = "no_dashboard",
+    /// The issue has no open question, or not the one that was named.
+    NoQuestion = "no_question",
     /// No session matches.
     NoSession = "no_session",
     /// No sign-in has this id.

@@ -147,6 +147,7 @@ impl Sums {
             attempts: counts.started,
             succeeded: counts.succeeded,
             failed: counts.failed,
+            asked: counts.asked,
             spent: SpendView::of(counts.spent, counts.estimated),
             duration_ms: durations_ms
                 .iter()
@@ -179,6 +180,7 @@ struct Counts {
     started: u64,
     succeeded: u64,
     failed: u64,
+    asked: u64,
     spent: Spend,
     estimated: Spend,
 }
@@ -189,16 +191,17 @@ impl Counts {
             started: self.started + other.started,
             succeeded: self.succeeded + other.succeeded,
             failed: self.failed + other.failed,
+            asked: self.asked + other.asked,
             spent: self.spent.plus(other.spent),
             estimated: self.estimated.plus(other.estimated),
         }
     }
 
     fn end(&mut self, ended: EndedFigures) {
-        if ended.outcome == Outcome::Succeeded {
-            self.succeeded += 1;
-        } else {
-            self.failed += 1;
+        match ended.outcome {
+            Outcome::Succeeded => self.succeeded += 1,
+            Outcome::Asked => self.asked += 1,
+            _ => self.failed += 1,
         }
         self.spent = self.spent.plus(ended.charged);
         self.estimated = self.estimated.plus(ended.estimated);
@@ -210,6 +213,7 @@ impl Counts {
             started: self.started,
             succeeded: self.succeeded,
             failed: self.failed,
+            asked: self.asked,
             spent: SpendView::of(self.spent, self.estimated),
         }
     }

@@ -169,6 +169,7 @@ fn expected(attempts: &[Attempt], overs: &[Over], window: Window) -> ReportView 
             attempts: part.len() as u64,
             succeeded: with(&ends, true),
             failed: with(&ends, false),
+            asked: 0,
             spent: spent(&ends),
             duration_ms: durations.iter().sum(),
             median_duration_ms: durations.get(durations.len().saturating_sub(1) / 2).copied(),
@@ -224,6 +225,7 @@ fn expected(attempts: &[Attempt], overs: &[Over], window: Window) -> ReportView 
                 .count() as u64,
             succeeded: with(&ends, true),
             failed: with(&ends, false),
+            asked: 0,
             spent: spent(&ends),
         }
     });

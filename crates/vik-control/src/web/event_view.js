@@ -277,6 +277,24 @@ const BODIES = {
         ` · ${truncate(event.by, 120)}, sent at ${formatDateTime(event.sent_at)}`,
       ),
     ),
+  question: (event, { expanded, redraw }) =>
+    h(
+      "div",
+      {},
+      collapsibleText(event.question, `text ${event.seq}`, expanded, redraw),
+      event.choices?.length
+        ? h("ol", { class: "small" }, event.choices.map((choice) => h("li", {}, truncate(choice, 200))))
+        : null,
+      event.default ? textLine(`without an answer: ${truncate(event.default, 400)}`) : null,
+    ),
+  answer: (event, { expanded, redraw }) =>
+    h(
+      "div",
+      {},
+      textLine(h("span", { class: "strong" }, truncate(event.question, 400))),
+      collapsibleText(event.answer, `text ${event.seq}`, expanded, redraw),
+      textLine(`${truncate(event.by, 120)}, at ${formatDateTime(event.answered_at)}`),
+    ),
   ended: (event, { expanded, redraw }) =>
     h(
       "div",

@@ -130,6 +130,7 @@ export const OUTCOMES = {
   cancelled: "cancelled",
   over_budget: "over budget",
   lost: "lost",
+  asked: "asked",
 };
 
 export const outcomeName = (outcome) => OUTCOMES[outcome] ?? humanize(outcome);

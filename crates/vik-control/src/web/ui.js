@@ -20,6 +20,7 @@ const TONES = {
   draining: "wait",
   stopping: "wait",
   stalled: "wait",
+  asked: "wait",
   timed_out: "bad",
   over_budget: "bad",
   held: "bad",

@@ -104,7 +104,7 @@ fn run_id(run: RunId) -> SpanId {
 
 fn attempt(record: &AttemptRecord, ended: &Ended, at: Timestamp) -> SpanData {
     let result = &ended.result;
-    let succeeded = result.outcome == Outcome::Succeeded;
+    let succeeded = matches!(result.outcome, Outcome::Succeeded | Outcome::Asked);
     let mut attributes = vec![
         KeyValue::new("gen_ai.operation.name", "invoke_agent"),
         KeyValue::new("gen_ai.provider.name", provider(record)),

@@ -16,7 +16,6 @@ use vik_store::{AttemptFailure, AttemptFiles};
 use vik_template::Fence;
 use vik_workspace::fs as private;
 
-use super::judged::masked;
 use super::opened::AttemptContext;
 
 /// The variable with the path of the file for a question, for every agent.
@@ -120,9 +119,9 @@ impl AttemptContext<'_> {
             )
         })?;
         Ok(question.map(|question| Question {
-            text: masked(question.text),
-            choices: question.choices.into_iter().map(masked).collect(),
-            default: question.default.map(masked),
+            text: masked(&question.text),
+            choices: question.choices.iter().map(|choice| masked(choice)).collect(),
+            default: question.default.as_deref().map(masked),
         }))
     }
 
@@ -130,6 +129,10 @@ impl AttemptContext<'_> {
     pub(super) fn remove_questions(&self) {
         let _ = std::fs::remove_dir_all(self.files.questions_dir());
     }
+}
+
+fn masked(text: &str) -> String {
+    vik_mask::mask(text).into_owned()
 }
 
 /// Returns the end of an attempt that asked, as the reason why nothing follows it.

@@ -204,7 +204,7 @@ fn question_is_answered_by_a_text_or_by_the_number_of_a_choice() {
     let mut app = app(80, 24, 5);
     type_keys(&mut app, "A");
     assert_eq!(app.notice.as_ref().unwrap().text, "no open question here");
-    let question: vik_api::QuestionView = serde_json::from_value(serde_json::json!({
+    let question: QuestionView = serde_json::from_value(serde_json::json!({
         "run_id": "r", "issue_id": "PROJ-104", "issue_title": "Title", "stage": "plan", "needs_person": false,
         "id": "00000000-0000-0000-0000-000000000000", "text": "Which?", "choices": ["a", "b"],
         "since": "2026-03-04T12:00:00Z",
