@@ -155,6 +155,12 @@ pub trait Adapter: Send {
     fn message_lines(&self, _: &Message) -> Option<Vec<String>> {
         None
     }
+
+    /// Returns the method of the protocol request of Vik to which the agent has not responded yet.
+    /// An agent with a protocol responds to each at once, long before the work is done.
+    fn unanswered_request(&self) -> Option<&'static str> {
+        None
+    }
 }
 
 /// The usage of a conversation before the attempt that resumes it.

@@ -38,6 +38,11 @@ pub(crate) trait LineReader: Send {
     fn lines_of(&self, _: &Message) -> Option<Vec<String>> {
         None
     }
+
+    /// Returns the request without a response ([`Adapter::unanswered_request`]).
+    fn pending_request(&self) -> Option<&'static str> {
+        None
+    }
 }
 
 impl<R: LineReader> Adapter for R {
@@ -82,5 +87,9 @@ impl<R: LineReader> Adapter for R {
 
     fn message_lines(&self, message: &Message) -> Option<Vec<String>> {
         self.lines_of(message)
+    }
+
+    fn unanswered_request(&self) -> Option<&'static str> {
+        self.pending_request()
     }
 }

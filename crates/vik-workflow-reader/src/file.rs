@@ -3,8 +3,8 @@
 use vik_core::duration::Span;
 use vik_core::money::MicroUsd;
 use vik_core::workflow::{
-    ArgsStyle, Home, LogFormat, OnStateChange, OutputFormat, Permission, RemoveWorkspace, Runtime,
-    SandboxChoice, ScopeConflicts,
+    AgentProfile, ArgsStyle, Home, LogFormat, OnStateChange, OutputFormat, Permission, RemoveWorkspace,
+    Runtime, SandboxChoice, ScopeConflicts,
 };
 
 use super::amounts::{Amount, Attempts, Memory, Percent, SlotLimit, TokenLimit, Tokens, Usd, UsdLimit};
@@ -205,6 +205,10 @@ section! {
     /// Whether people can send messages to the running agent, which changes how it is started.
     /// Default: only in stages that ask before calls. No effect with the runtime `command`.
     "steer" steer: optional bool;
+    /// How long Codex may take to respond to a request of Vik for a conversation or a turn. If it
+    /// does not, the attempt fails, and uses up no attempt. Applies while the input of Codex stays
+    /// open (`codex app-server`); the work itself has the timeouts of the stage.
+    "read_timeout" read_timeout: defaults Positive = Positive(AgentProfile::default_read_timeout());
     instead {
         "type" => "did you mean `runtime`?",
         "steering" => "did you mean `steer`?",

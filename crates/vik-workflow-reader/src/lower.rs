@@ -195,6 +195,7 @@ impl Check<'_> {
             ("output", &[Runtime::Command]),
             ("steer", &with_server),
             ("stream", &[Runtime::ClaudeCode]),
+            ("read_timeout", &[Runtime::Codex]),
         ] {
             if !users.contains(&runtime) && !self.places.is_absent(&at(key)) {
                 let names = users.iter().map(|user| user.as_str());
@@ -235,6 +236,7 @@ impl Check<'_> {
             base_url: agent.base_url.map(|url| url.0),
             max_concurrency: agent.max_concurrency.map(SlotLimit::get),
             steer: agent.steer,
+            read_timeout: agent.read_timeout.0,
             stream: agent.stream,
             // Only its author knows the cost of an unknown program.
             estimate: if runtime == Runtime::Command && self.places.is_absent(&at("estimate")) {

@@ -53,8 +53,13 @@ pub(crate) struct AppServer {
     outbox: Outbox,
     /// The request that starts or resumes the thread; the prompt follows it.
     thread_request: String,
+    /// The method of `thread_request`.
+    thread_method: &'static str,
     prompt: String,
     thread_id: Option<String>,
+    /// The id and method of the request of Vik to which Codex has not responded yet. They are sent
+    /// one after the other.
+    unanswered: Option<(u64, &'static str)>,
     /// The running turn of the thread.
     turn_id: Option<String>,
     /// Whether Vik has stopped the running turn for a message.
@@ -107,8 +112,10 @@ impl AppServer {
             exec: Codex::new(profile, previous_total),
             outbox: Outbox::starting_with(initialize),
             thread_request: thread,
+            thread_method: method,
             prompt: input.prompt.to_owned(),
             thread_id: None,
+            unanswered: Some((INITIALIZE, "initialize")),
             turn_id: None,
             is_interrupted: false,
             has_full_access,
@@ -133,6 +140,7 @@ impl AppServer {
         let Some(id) = id.get().parse::<u64>().ok().filter(|id| *id <= TURN) else {
             return self.message_response(id, message.error);
         };
+        self.unanswered = self.unanswered.filter(|(pending, _)| *pending != id);
         if message.error.is_some() {
             let error: Option<ErrorText<'_>> = wire::read(message.error);
             let message = error.map_or(Cow::Borrowed("Codex rejected the session"), |error| {
@@ -146,6 +154,7 @@ impl AppServer {
                 self.outbox.send(r#"{"method":"initialized"}"#);
                 let thread = self.thread_request.clone();
                 self.outbox.send(thread);
+                self.unanswered = Some((THREAD, self.thread_method));
             }
             THREAD => match wire::read::<ThreadResult<'_>>(message.result) {
                 Some(result) => {
@@ -158,6 +167,7 @@ impl AppServer {
                     );
                     self.thread_id = Some(id);
                     self.outbox.send(turn);
+                    self.unanswered = Some((TURN, "turn/start"));
                 }
                 None => {
                     self.outbox.push(AgentRequest::ProtocolError(
@@ -412,6 +422,10 @@ impl LineReader for AppServer {
 
     fn lines_of(&self, message: &PersonMessage) -> Option<Vec<String>> {
         self.message_lines(message)
+    }
+
+    fn pending_request(&self) -> Option<&'static str> {
+        Some(self.unanswered?.1)
     }
 }
 

@@ -229,3 +229,22 @@ fn steering_names_the_flag_that_prevents_it() {
             .is_err()
     );
 }
+
+#[test]
+fn request_of_codex_is_unanswered_until_its_response() {
+    let (mut adapter, _) = steerable(Runtime::Codex);
+    assert_eq!(adapter.unanswered_request(), Some("initialize"));
+    let progress = r#"{"method":"mcpServer/startupStatus/updated","params":{}}"#;
+    read(&mut *adapter, &[progress]);
+    assert_eq!(adapter.unanswered_request(), Some("initialize"));
+    read(&mut *adapter, &CODEX_START[..1]);
+    assert_eq!(adapter.unanswered_request(), Some("thread/start"));
+    read(&mut *adapter, &CODEX_START[1..2]);
+    assert_eq!(adapter.unanswered_request(), Some("turn/start"));
+    read(&mut *adapter, &CODEX_START[2..]);
+    assert_eq!(adapter.unanswered_request(), Some("turn/start"), "a notification");
+    read(&mut *adapter, &[r#"{"id":3,"result":{}}"#]);
+    assert_eq!(adapter.unanswered_request(), None);
+    let (claude, _) = steerable(Runtime::ClaudeCode);
+    assert_eq!(claude.unanswered_request(), None);
+}

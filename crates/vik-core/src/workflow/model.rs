@@ -160,9 +160,18 @@ pub struct AgentProfile {
     /// anyway, because it asks before calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steer: Option<bool>,
+    /// How long an agent with a protocol (`codex app-server`) may take to respond to a request of
+    /// Vik. The response to a request is not its work.
+    #[serde(default = "AgentProfile::default_read_timeout")]
+    pub read_timeout: Span,
 }
 
 impl AgentProfile {
+    /// Returns the time for a response, unless the profile sets another one.
+    pub const fn default_read_timeout() -> Span {
+        Span::secs(5)
+    }
+
     /// Returns the profile of an agent of which only the runtime is configured.
     pub fn new(runtime: Runtime) -> Self {
         Self {
@@ -185,6 +194,7 @@ impl AgentProfile {
             stream: false,
             estimate: Spend::default(),
             steer: None,
+            read_timeout: Self::default_read_timeout(),
         }
     }
 }

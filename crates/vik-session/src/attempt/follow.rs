@@ -258,6 +258,11 @@ impl OutputReader {
         self.adapter.message_lines(message)
     }
 
+    /// Returns the method of the request of Vik to which the agent has not responded yet.
+    pub fn unanswered_request(&self) -> Option<&'static str> {
+        self.adapter.unanswered_request()
+    }
+
     /// Returns whether the agent can take messages of people now.
     pub fn takes_messages(&self) -> bool {
         let probe = Message {

@@ -120,7 +120,12 @@ impl<'a> Running<'a> {
             handle: supervised.handle(),
             course: stopping.map_or(Course::Working, Course::Stopping),
         };
-        let mut timeouts = Timeouts::new(&cx.start().stage, started, cx.files.stderr());
+        let mut timeouts = Timeouts::new(
+            &cx.start().stage,
+            cx.spec.profile.read_timeout,
+            started,
+            cx.files.stderr(),
+        );
         let (mut killed, mut warned) = (false, 0);
         if agent.handle.agent().is_some() {
             cx.report_prompt_messages(&mut cx.message_events(), &mut reader);

@@ -1,9 +1,10 @@
-//! The timeouts of an agent: of the stage, of a tool call, and without activity.
+//! The timeouts of an agent: of the stage, of a tool call, of a response, and without activity.
 
 use std::path::PathBuf;
 use std::time::Instant;
 
-use vik_core::outcome::Outcome;
+use vik_core::duration::Span;
+use vik_core::outcome::{FailureClass, Outcome};
 use vik_core::workflow::Stage;
 use vik_store::AttemptFailure;
 
@@ -16,15 +17,47 @@ pub(super) struct Timeouts<'a> {
     started: Instant,
     stderr: PathBuf,
     stderr_size: u64,
+    response: ResponseTimeout,
+}
+
+/// The timeout of the agent's response to a request of Vik.
+#[derive(Debug)]
+struct ResponseTimeout {
+    limit: Span,
+    /// The method of the request without a response, and since when it is known to have none. The
+    /// clock of an [`Instant`] does not advance while the machine is suspended.
+    pending: Option<(&'static str, Instant)>,
+}
+
+impl ResponseTimeout {
+    /// Returns the failure if the agent has not responded in time. It has not started to work, so
+    /// the failure uses up no attempt.
+    fn expired(&mut self, request: Option<&'static str>, now: Instant) -> Option<AttemptFailure> {
+        let Some(method) = request else {
+            self.pending = None;
+            return None;
+        };
+        let same = self.pending.filter(|(pending, _)| *pending == method);
+        let (_, since) = *self.pending.insert(same.unwrap_or((method, now)));
+        (now.saturating_duration_since(since) >= self.limit.0).then(|| {
+            let limit = self.limit;
+            let reason = format!("the agent did not respond to `{method}` within {limit} (`read_timeout`)");
+            AttemptFailure::failed(FailureClass::Internal, reason)
+        })
+    }
 }
 
 impl<'a> Timeouts<'a> {
-    pub(super) fn new(stage: &'a Stage, started: Instant, stderr: PathBuf) -> Self {
+    pub(super) fn new(stage: &'a Stage, read_timeout: Span, started: Instant, stderr: PathBuf) -> Self {
         Self {
             stage,
             started,
             stderr,
             stderr_size: 0,
+            response: ResponseTimeout {
+                limit: read_timeout,
+                pending: None,
+            },
         }
     }
 
@@ -49,6 +82,9 @@ impl<'a> Timeouts<'a> {
                 format!("it took longer than {}", stage.timeout),
             ));
         }
+        if let Some(failure) = self.response.expired(reader.unanswered_request(), Instant::now()) {
+            return Some(failure);
+        }
         if reader.tool_open() >= stage.tool_timeout.0 {
             let reason = format!("a tool call took longer than {}", stage.tool_timeout);
             return Some(AttemptFailure::of(Outcome::TimedOut, reason));
@@ -67,5 +103,33 @@ impl<'a> Timeouts<'a> {
             ));
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn each_request_has_its_own_time_and_the_failure_names_it() {
+        let mut timeout = ResponseTimeout {
+            limit: Span::secs(5),
+            pending: None,
+        };
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(timeout.expired(Some("initialize"), at(0)), None);
+        assert_eq!(timeout.expired(Some("initialize"), at(4)), None);
+        assert_eq!(timeout.expired(Some("thread/start"), at(6)), None);
+        assert_eq!(timeout.expired(None, at(12)), None);
+        assert_eq!(timeout.expired(Some("turn/start"), at(13)), None);
+        let failure = timeout.expired(Some("turn/start"), at(18)).unwrap();
+        assert_eq!(failure.class, Some(FailureClass::Internal));
+        assert_eq!(
+            failure.reason,
+            "the agent did not respond to `turn/start` within 5s (`read_timeout`)"
+        );
     }
 }
