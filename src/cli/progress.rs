@@ -297,6 +297,9 @@ impl Observer for Lines {
                         };
                         screen.line(&format!("  {id} {stage} waits {}{why}", Span(*wait)));
                     }
+                    RunEvent::Continues { stage, turn, max, .. } => {
+                        screen.line(&format!("  {id} {stage} continues with turn {turn} of {max}"));
+                    }
                     RunEvent::HandOverFailed {
                         stage,
                         wait,

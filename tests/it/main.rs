@@ -61,6 +61,7 @@ mod takeover;
 mod templates;
 mod trace;
 mod tracker;
+mod turns;
 mod vex_agent;
 mod webhooks;
 mod work_trees;

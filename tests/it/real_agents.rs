@@ -445,6 +445,48 @@ fn claude_resumes_the_conversation() {
     resumes_the_conversation("claude_resumes_the_conversation", RealAgent::Claude, false);
 }
 
+/// `verify` fails after the first turn, and the conversation continues with its output.
+fn continues_with_a_turn(test: &str, agent: RealAgent) {
+    let script = json!([
+        {"text": "First turn."},
+        {"text": "Second turn.", "expect": "one more time"},
+        {"text": "Third turn.", "expect": "one more time"}
+    ]);
+    let Some(real) = Real::new(test, agent, script) else {
+        return;
+    };
+    let verify = "echo x >> tries; test $(wc -l < tries) -ge 3 || { echo one more time; exit 1; }";
+    let world = real
+        .world
+        .attempts(1)
+        .work("verify", json!(verify))
+        .work("turns", json!({"max": 5}));
+    world.once().expect(0);
+    assert_eq!(real.server.failures(), [""; 0]);
+    world.env.assert_nothing_left();
+    let [first, second, third] = &world.sessions("1")[..] else {
+        panic!("{:?}", world.runs())
+    };
+    first.expect("failed", Some("verify"));
+    second.expect("failed", Some("verify"));
+    let ended = third.expect("succeeded", None);
+    assert_eq!(ended["last_message"], "Third turn.");
+    let id = first.of_kind("session_started")[0]["provider_session_id"].clone();
+    assert_eq!(second.events()[0]["provider_session_id"], id);
+    assert_eq!(third.events()[0]["provider_session_id"], id);
+    assert_eq!(world.tracker.state("1").as_deref(), Some("done"));
+}
+
+#[test]
+fn codex_continues_with_a_turn() {
+    continues_with_a_turn("codex_continues_with_a_turn", RealAgent::Codex);
+}
+
+#[test]
+fn claude_continues_with_a_turn() {
+    continues_with_a_turn("claude_continues_with_a_turn", RealAgent::Claude);
+}
+
 #[test]
 fn claude_keeps_to_its_budget() {
     keeps_to_its_budget("claude_keeps_to_its_budget");

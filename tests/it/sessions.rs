@@ -342,3 +342,26 @@ fn status_follows_a_running_session() {
     );
     daemon.stop().expect(0);
 }
+
+#[test]
+fn app_server_that_does_not_respond_fails_soon_and_uses_up_no_attempt() {
+    let world = World::new(&[("1", "todo")])
+        .agent("codex")
+        .set("/agents/a/steer", json!(true))
+        .set("/agents/a/read_timeout", json!("200ms"))
+        .set("/agents/a/command", json!(["sh", "-c", "exec sleep 600"]));
+    let done = world.once();
+    let sessions = world.sessions("1");
+    assert_eq!(sessions.len(), 3, "{}", done.err);
+    for session in &sessions {
+        let ended = session.expect("failed", Some("internal"));
+        let reason = ended["reason"].as_str().unwrap();
+        assert_eq!(
+            reason,
+            "the agent did not respond to `initialize` within 200ms (`read_timeout`)"
+        );
+    }
+    let explained = world.vik(&["explain", "1", "--json"]).expect(0).json();
+    assert_eq!(explained["now"]["life"]["attempts"], 0, "{explained}");
+    assert_eq!(explained["now"]["stages"][0]["hold"]["reason"], "parked");
+}

@@ -77,6 +77,10 @@ pub struct Start {
     pub attempt_id: AttemptId,
     /// The number of the attempt within its run, from 1.
     pub attempt: u32,
+    /// The number of its turn within the conversation, from 1; 0 in a stage without `turns`. A
+    /// further turn that ends uses up no attempt.
+    #[serde(default, skip_serializing_if = "is_no_turn")]
+    pub turn: u32,
     /// The result of the previous attempt.
     pub previous: Option<AttemptResult>,
     /// The conversation to resume.
@@ -108,6 +112,15 @@ pub struct Start {
     pub handed_back: Option<Box<HandedBack>>,
 }
 
+impl Start {
+    /// Returns whether a previous turn of the conversation came to its end, so that its prompt asks
+    /// the agent to continue.
+    pub fn continues_turns(&self) -> bool {
+        let previous = self.previous.as_ref();
+        self.turn > 1 && self.resume.is_some() && previous.is_some_and(AttemptResult::ended_turn)
+    }
+}
+
 /// What a person did who had taken an issue over, for the next attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandedBack {
@@ -128,6 +141,10 @@ pub struct HandedBack {
 impl HandedBack {
     /// The maximum number of paths.
     pub const MAX_FILES: usize = 100;
+}
+
+fn is_no_turn(turn: &u32) -> bool {
+    *turn == 0
 }
 
 fn is_zero(number: &usize) -> bool {
@@ -223,6 +240,12 @@ impl AttemptResult {
     /// answered.
     pub fn has_answered(&self) -> bool {
         self.answered.unwrap_or(self.ran)
+    }
+
+    /// Returns whether the agent came to the end of its turn: it succeeded, or only `verify` failed.
+    pub fn ended_turn(&self) -> bool {
+        self.outcome == Outcome::Succeeded
+            || (self.outcome == Outcome::Failed && self.failure_class == Some(FailureClass::Verify))
     }
 
     /// Returns whether the attempt failed because of Vik itself. Such an attempt uses up no attempt

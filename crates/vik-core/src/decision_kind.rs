@@ -137,6 +137,8 @@ kinds! {
     Stopped = "stopped",
     /// A person took the issue over: nothing of it starts until they hand it back.
     TakeOver = "take_over",
+    /// An attempt ended, and its conversation continues with another turn.
+    Turn = "turn",
     /// The blockers of the issue are closed.
     Unblocked = "unblocked",
     /// A person allowed more attempts with `vik retry`.

@@ -459,6 +459,9 @@ pub fn note(note: &RunEvent) -> String {
             attempts,
             ..
         } => format!("`{stage}` waits {} after attempt {attempts}", Span(*wait)),
+        RunEvent::Continues { stage, turn, max, .. } => {
+            format!("`{stage}` continues its conversation with turn {turn} of {max}")
+        }
         RunEvent::HandOverFailed {
             stage, wait, failure, ..
         } => format!(

@@ -289,6 +289,9 @@ fn log_run_event(issue: &IssueId, event: &RunEvent) {
             wait,
             ..
         } => tracing::info!(issue, %stage, attempts, wait_ms = millis(*wait), "backing off"),
+        RunEvent::Continues { stage, turn, max, .. } => {
+            tracing::info!(issue, %stage, turn, max, "the conversation continues");
+        }
         RunEvent::HandOverFailed {
             stage,
             tries,

@@ -163,6 +163,7 @@ impl RunSummary {
                 self.ours.remove(run);
             }
             RunEvent::BackingOff { .. }
+            | RunEvent::Continues { .. }
             | RunEvent::HandedOver { .. }
             | RunEvent::Awaiting { .. }
             | RunEvent::Asked { .. }

@@ -33,6 +33,8 @@ faults! {
     MessagesForgotten = "messages_forgotten";
     /// A recovered attempt does not report which messages its agent has taken.
     TakenUnreported = "taken_unreported";
+    /// A restart forgets how many turns a conversation has had.
+    TurnsForgotten = "turns_forgotten";
     /// A restart adds attempts that no person allowed, which raises the life limit.
     LifeLimitMoved = "life_limit_moved";
     /// A start is carried out twice.

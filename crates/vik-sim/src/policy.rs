@@ -9,7 +9,7 @@ use vik_core::money::MicroUsd;
 use vik_core::scope::Scope;
 use vik_core::workflow::{
     ApprovePolicy, HandOverRetry, KeepTime, OnStateChange, QuestionPolicy, RemoveWorkspace, ScopeConflicts,
-    Show, Stage, StageIntent, TrustPolicy, Untrusted, Workflow,
+    Show, Stage, StageIntent, TrustPolicy, Turns, Untrusted, Workflow,
 };
 use vik_workflow_reader::load;
 
@@ -240,6 +240,9 @@ fn switches(workflow: &mut Workflow, rng: &mut Rng) {
         stage.before_run = hook(rng);
         stage.after_run = hook(rng);
         stage.verify = hook(rng);
+        stage.turns = maybe(rng, 40, |rng| Turns {
+            max: rng.pick(&[2, 3, 5]),
+        });
     }
     workflow.issue.after_create = maybe(rng, 40, |_| "hook".to_owned());
 }

@@ -44,6 +44,12 @@ pub(crate) fn spoil(stored: &mut Stored, fault: Option<Fault>) {
                 machine.remove("messages");
             }
         }),
+        Some(Fault::TurnsForgotten) => patch(stored, |machine| {
+            let runs = machine["runs"].as_array_mut().into_iter().flatten();
+            for run in runs.filter(|run| run.get("turns").is_some()) {
+                run["turns"] = 1.into();
+            }
+        }),
         Some(Fault::PauseForgotten) => {
             stored.paused = false;
             patch(stored, |machine| machine["paused"] = false.into());

@@ -225,7 +225,7 @@ impl Check<'_> {
         }
     }
 
-    /// Warns of `resume` and `resume_prompt` where they have no effect.
+    /// Warns of `resume`, `resume_prompt` and `turns` where they have no effect.
     fn resumable(&mut self, file: &file::File, agents: &Agents<'_>) {
         for (name, stage) in stages(file) {
             let runtime = agent_of(agents, stage).and_then(|agent| agent.runtime);
@@ -244,17 +244,23 @@ impl Check<'_> {
                     .hint("every attempt starts a new conversation"),
                 );
             }
-            if stage.resume_prompt.is_some() && (has_no_sessions || !stage.resume) {
-                let why = if has_no_sessions {
-                    without(runtime)
-                } else {
-                    "if `resume` is false".to_owned()
-                };
-                self.report_at_key(Diagnostic::warning(
-                    "unused_key",
-                    at("resume_prompt"),
-                    format!("`resume_prompt` has no effect {why}"),
-                ));
+            let unused = [
+                ("resume_prompt", stage.resume_prompt.is_some()),
+                ("turns", stage.turns.is_some()),
+            ];
+            for (key, is_set) in unused {
+                if is_set && (has_no_sessions || !stage.resume) {
+                    let why = if has_no_sessions {
+                        without(runtime)
+                    } else {
+                        "if `resume` is false".to_owned()
+                    };
+                    self.report_at_key(Diagnostic::warning(
+                        "unused_key",
+                        at(key),
+                        format!("`{key}` has no effect {why}"),
+                    ));
+                }
             }
         }
     }

@@ -434,6 +434,9 @@ section! {
     /// The prompt for a resumed conversation; a template like `prompt`. Default: a built-in prompt
     /// that contains the output of `verify`.
     "resume_prompt" resume_prompt: optional Text;
+    /// Continues the conversation of an attempt that succeeded or whose `verify` failed, as long as
+    /// the issue is in the state of the stage. Default: the next attempt starts a new conversation.
+    "turns" turns: optional Turns;
     instead {
         "state" => "use `when.state`",
         "before_run" => "use `hooks.before_run`",
@@ -506,6 +509,17 @@ section! {
     instead {
         "after_create" => "use `issue.hooks.after_create`",
         "verify" => "move this key out of `hooks`, into the stage",
+    }
+}
+
+section! {
+    /// How long one conversation continues.
+    struct Turns;
+    /// The maximum number of turns of one conversation, including the first. Together they use up
+    /// one attempt.
+    "max" max: required Count;
+    instead {
+        "max_turns" => "did you mean `max`?",
     }
 }
 

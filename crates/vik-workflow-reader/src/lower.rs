@@ -7,7 +7,7 @@ use vik_core::ids::{AgentName, StageName};
 use vik_core::limits::{Limit, Spend};
 use vik_core::workflow::{
     AgentProfile, HandOverRetry, Intake, IssuePolicy, OutputFormat, Pressure, Price, PromptSource,
-    QuestionPolicy, Retry, Runtime, Show, Stage, When, Workflow, WorkspaceRoot,
+    QuestionPolicy, Retry, Runtime, Show, Stage, Turns, When, Workflow, WorkspaceRoot,
 };
 use vik_yaml::{Diagnostic, Places, Sink, join};
 
@@ -328,6 +328,11 @@ impl Check<'_> {
             on_state_change: stage.on_state_change,
             resume: stage.resume,
             resume_prompt: stage.resume_prompt.map(|prompt| prompt.0),
+            turns: stage.turns.and_then(|turns| {
+                Some(Turns {
+                    max: turns.max?.get(),
+                })
+            }),
         })
     }
 

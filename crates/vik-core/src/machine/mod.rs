@@ -355,7 +355,10 @@ impl IssueMachine {
         let is_internal = report.is_internal();
         let is_later = report.requested_wait().is_some();
         let has_asked = report.has_asked();
-        if !is_lost && !is_drained && !is_internal && !is_later && !has_asked {
+        // A conversation counts once, however many turns it has.
+        let is_further_turn = start.turn > 1 && report.ended_turn();
+        let is_uncounted = is_lost || is_drained || is_internal || is_later || has_asked || is_further_turn;
+        if !is_uncounted {
             self.life.attempts += 1;
             // The day's limit does not count against the run, which proceeds on the next day.
             run.attempts += u32::from(!is_day_limit);

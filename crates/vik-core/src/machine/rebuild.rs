@@ -28,6 +28,7 @@ impl IssueMachine {
         let mut run = existing.unwrap_or_else(|| Run::new(start.run, start.stage.name.clone(), nothing_yet));
         // Earlier attempts may be lost, but their number is known.
         run.attempts = run.attempts.max(start.attempt.saturating_sub(1));
+        run.turns = start.turn.saturating_sub(1);
         run.hand_over = None;
         run.restore_answers(&start);
         run.phase = Phase::Active {

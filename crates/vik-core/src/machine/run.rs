@@ -30,6 +30,9 @@ pub struct Run {
     /// Attempts a person allowed beyond `max_attempts`.
     #[serde(default)]
     pub extra_attempts: u32,
+    /// The turns of the conversation that have ended; 0 in a stage without `turns`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub turns: u32,
     /// Consecutive attempts whose `before_run` asked to be tried again later.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub later_in_a_row: u32,
@@ -171,6 +174,7 @@ impl Run {
             stage,
             attempts: 0,
             extra_attempts: 0,
+            turns: 0,
             later_in_a_row: 0,
             asked_in_a_row: 0,
             answers: Vec::new(),
@@ -217,6 +221,30 @@ impl Run {
     /// Returns the number of attempts allowed in all.
     pub fn allowed(&self, stage: &Stage) -> u32 {
         stage.retry.max_attempts.saturating_add(self.extra_attempts)
+    }
+
+    /// Returns whether the conversation of the last attempt continues with another turn as long as
+    /// the issue is in the state of the stage.
+    pub fn continues(&self, stage: &Stage) -> bool {
+        let is_left = stage
+            .turns
+            .is_some_and(|turns| (1..turns.max).contains(&self.turns));
+        let finished = self.finished.as_ref();
+        is_left
+            && stage.resume
+            && finished.is_some_and(|(agent, _)| *agent == stage.agent)
+            && self.last.as_ref().is_some_and(AttemptResult::ended_turn)
+    }
+
+    /// Returns the number of the next attempt's turn. `resumes` is whether it resumes a
+    /// conversation.
+    pub(super) fn next_turn(&self, stage: &Stage, resumes: bool) -> u32 {
+        match stage.turns {
+            None => 0,
+            // A turn is counted even if the agent cannot resume, so that their number is bounded.
+            Some(turns) if resumes || self.continues(stage) => (self.turns + 1).min(turns.max),
+            Some(_) => 1,
+        }
     }
 
     /// Returns the active attempt.
@@ -310,6 +338,13 @@ impl Run {
             true => (conversation, None),
             false => (None, conversation),
         };
+        self.turns = match start.turn {
+            0 => 0,
+            turn if report.ended_turn() => turn,
+            // The turn was interrupted, and its conversation is resumed.
+            turn if self.conversation.is_some() => turn - 1,
+            _ => 0,
+        };
         self.hand_over = HandOver::left_by(start, &report, now).map(Box::new);
         self.last = Some(report);
         self.last_attempt = Some(start.attempt_id);
@@ -335,6 +370,9 @@ impl Run {
                 return self.park(ParkReason::HandOver, fingerprint, None, None, now);
             }
             None => {}
+        }
+        if self.continues(stage) && life.used_up(policy).is_none() && self.last_stopped.is_none() {
+            return self.wait_for_turn(stage, now);
         }
         // Without a result nothing counts against it.
         let next = match (&self.last, self.last_attempt) {
@@ -376,6 +414,23 @@ impl Run {
             wait,
             why,
             is_requested: self.waits_on_request(),
+        }
+    }
+
+    /// Lets the next turn of the conversation start at once.
+    fn wait_for_turn(&mut self, stage: &Stage, now: Now) -> RunEvent {
+        self.phase = Phase::BackingOff {
+            since: now.wall,
+            wait: Duration::ZERO,
+            until: now.mono,
+            why: WaitReason::Backoff,
+        };
+        RunEvent::Continues {
+            run: self.id,
+            stage: self.stage.clone(),
+            turn: self.turns + 1,
+            max: stage.turns.map_or(self.turns, |turns| turns.max),
+            is_verified: self.last_succeeded(),
         }
     }
 
@@ -442,7 +497,11 @@ impl Run {
         let last = self.last.as_ref();
         match reason {
             ParkReason::NoProgress => {
-                format!("{attempts} succeeded, but the issue is still in the same state")
+                let turns = match self.turns {
+                    0 | 1 => String::new(),
+                    turns => format!(" (the last one after {turns} turns)"),
+                };
+                format!("{attempts} succeeded{turns}, but the issue is still in the same state")
             }
             ParkReason::HandOver => {
                 let hand_over = self.hand_over.as_ref();

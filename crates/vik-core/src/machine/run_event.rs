@@ -47,6 +47,17 @@ pub enum RunEvent {
         /// Whether `before_run` asked to be tried again later.
         is_requested: bool,
     },
+    /// The issue kept its state after a turn, and the conversation continues with another one.
+    Continues {
+        run: RunId,
+        stage: StageName,
+        /// The number of the next turn.
+        turn: u32,
+        /// The number of turns allowed (`turns.max`).
+        max: u32,
+        /// Whether the turn that ended passed `verify`.
+        is_verified: bool,
+    },
     /// The run waits for an approval.
     Awaiting {
         run: RunId,
@@ -112,6 +123,7 @@ impl RunEvent {
             | Self::HandOverFailed { run, stage, .. }
             | Self::HandedOver { run, stage, .. }
             | Self::BackingOff { run, stage, .. }
+            | Self::Continues { run, stage, .. }
             | Self::Awaiting { run, stage, .. }
             | Self::Answered { run, stage, .. }
             | Self::Asked { run, stage, .. }

@@ -48,7 +48,11 @@ impl IssueMachine {
             ),
         };
         // A message of a person continues the conversation even if it had come to its end.
-        let finished = run.finished.as_ref().filter(|_| !messages.is_empty());
+        let continues = run.continues(stage);
+        let finished = run
+            .finished
+            .as_ref()
+            .filter(|_| continues || !messages.is_empty());
         let resume = run
             .conversation
             .as_ref()
@@ -63,6 +67,7 @@ impl IssueMachine {
             run: run.id,
             attempt_id,
             attempt: run.attempts + 1,
+            turn: run.next_turn(stage, resume.is_some()),
             previous: run.last.clone(),
             resume,
             budget,

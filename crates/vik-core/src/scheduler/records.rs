@@ -71,6 +71,22 @@ impl Scheduler {
                 DecisionKind::RunEnded,
                 "the issue left the stage's state; the last attempt had not succeeded".to_owned(),
             ),
+            RunEvent::Continues {
+                turn,
+                max,
+                is_verified,
+                ..
+            } => (
+                DecisionKind::Turn,
+                format!(
+                    "{}; turn {turn} of {max} continues the conversation",
+                    if *is_verified {
+                        "the attempt succeeded, but the issue is still in the state of the stage"
+                    } else {
+                        "`verify` failed"
+                    }
+                ),
+            ),
             RunEvent::BackingOff {
                 attempts,
                 wait,

@@ -23,7 +23,7 @@ pub use model::{
     AgentProfile, ArgValue, ArgsStyle, HandOverRetry, Home, Intake, IssuePolicy, LogFormat, Notifier,
     NotifyAddress, NotifyChannel, NotifyEvent, OnStateChange, OutputFormat, Permission, Pressure, Price,
     PromptSource, RemoveWorkspace, Retry, Runtime, SandboxBackend, SandboxChoice, SandboxFiles, SandboxKeys,
-    SandboxNetwork, SandboxPolicy, SecretSource, Show, Stage, TimeOfDay, Workflow, WorkspaceRoot,
+    SandboxNetwork, SandboxPolicy, SecretSource, Show, Stage, TimeOfDay, Turns, Workflow, WorkspaceRoot,
 };
 pub use question::QuestionPolicy;
 pub use retention::{KeepTime, Retention};

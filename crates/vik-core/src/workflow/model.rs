@@ -421,6 +421,17 @@ pub struct Stage {
     pub resume: bool,
     /// `resume_prompt`: the prompt for that; `None` for the built-in one.
     pub resume_prompt: Option<String>,
+    /// `turns`: whether a conversation continues until the issue leaves the state; `None` if each
+    /// attempt after a success or a failed `verify` starts a new one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turns: Option<Turns>,
+}
+
+/// `turns` of a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Turns {
+    /// The maximum number of turns of one conversation, including the first.
+    pub max: u32,
 }
 
 /// `remove_workspace`

@@ -30,6 +30,18 @@ What you had done did not pass the check. The end of what it printed:
 {{ attempt.feedback }}
 {% endif %}";
 
+/// The prompt of a further turn of a conversation (`turns`).
+const TURN_PROMPT: &str = "\
+{% if attempt.feedback %}\
+What you have done did not pass the check. Continue in this conversation until it passes. The end of what it printed:
+
+{{ attempt.feedback }}
+{% else %}\
+Your last turn ended, but the issue is still in the state in which you started. Continue where you were: do not do \
+again what is done already. If nothing is left to do, bring the issue out of this state as your first instructions \
+describe.
+{% endif %}";
+
 impl ScriptRunner<'_> {
     /// Renders the prompt. Its commands may have side effects, so they run only once.
     pub(super) async fn prompt(&self, workdir: &Path, context: &Value) -> Result<(), AttemptFailure> {
@@ -117,6 +129,9 @@ impl AttemptContext<'_> {
     /// Returns the prompt's template and its name in messages.
     async fn prompt_template(&self) -> Result<(String, String), AttemptFailure> {
         let stage = &self.start().stage;
+        if self.start().continues_turns() {
+            return Ok((TURN_PROMPT.to_owned(), "the prompt of a turn".to_owned()));
+        }
         if self.start().resume.is_some() {
             let template = stage.resume_prompt.as_deref().unwrap_or(RESUME_PROMPT);
             return Ok((template.to_owned(), "the resume prompt".to_owned()));

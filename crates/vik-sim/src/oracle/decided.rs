@@ -239,6 +239,8 @@ impl Oracle {
         let drained = report.outcome == Outcome::Cancelled
             && matches!(active.stopped, None | Some(StopReason::TakenOver));
         let internal = report.failure_class == Some(FailureClass::Internal);
+        let turn = self.facts.get(&attempt_id).map_or(0, |facts| facts.start.turn);
+        let is_further_turn = turn > 1 && report.ended_turn();
         let key = (active.issue, active.stage.clone());
         if internal {
             *self.books.internal.entry(key).or_default() += 1;
@@ -248,11 +250,11 @@ impl Oracle {
             // It counts for nothing, and ends no series of others that do not count.
         } else if report.outcome != Outcome::Lost && !drained {
             self.books.internal.remove(&key);
-            life.attempts += 1;
+            life.attempts += u32::from(!is_further_turn);
             let cut = matches!(report.outcome, Outcome::OverBudget | Outcome::Cancelled);
             let by_day = cut
                 && matches!(&active.stopped, Some(StopReason::OverBudget(hit)) if hit.scope == LimitScope::Day);
-            self.books.runs.entry(run).or_default().0 += u32::from(!by_day);
+            self.books.runs.entry(run).or_default().0 += u32::from(!by_day && !is_further_turn);
         }
         Ok(())
     }
@@ -406,6 +408,7 @@ impl Oracle {
                 self.parked_runs.remove(&run);
             }
             RunEvent::BackingOff { .. }
+            | RunEvent::Continues { .. }
             | RunEvent::HandOverFailed { .. }
             | RunEvent::HandedOver { .. }
             | RunEvent::Awaiting { .. }

@@ -1,6 +1,6 @@
 //! Checks whether an attempt may start.
 
-use vik_core::attempt::Start;
+use vik_core::attempt::{AttemptResult, Start};
 use vik_core::limits::LimitScope;
 use vik_core::scheduler::Scheduler;
 use vik_core::time::Now;
@@ -244,9 +244,12 @@ impl Oracle {
             )
         })?;
         let most = start.stage.retry.max_attempts.saturating_add(extra);
-        ensure(start.attempt <= most, "5: `max_attempts` of a run", || {
-            format!("attempt {} of {most}", start.attempt)
-        })?;
+        let is_further_turn = self.check_turn(start)?;
+        ensure(
+            start.attempt <= most || is_further_turn,
+            "5: `max_attempts` of a run",
+            || format!("attempt {} of {most}", start.attempt),
+        )?;
         let key = (issue, start.stage.name.clone());
         let internal = books.internal.get(&key).copied().unwrap_or(0);
         ensure(
@@ -329,6 +332,27 @@ impl Oracle {
 
     /// Checks that the attempt resumes a conversation of its own run, and knows the result of the
     /// last attempt.
+    /// Checks the number of a turn. Returns whether the turn before it came to its end, so that this
+    /// one uses up no attempt.
+    fn check_turn(&self, start: &Start) -> Result<bool, Broken> {
+        let most = start.stage.turns.map_or(0, |turns| turns.max);
+        let last = self
+            .last_of_run
+            .get(&start.run)
+            .and_then(|attempt_id| self.facts.get(attempt_id));
+        let (before, is_ended) = last.map_or((0, false), |last| {
+            let report = last.report.as_ref();
+            (last.start.turn, report.is_some_and(AttemptResult::ended_turn))
+        });
+        let next = (before + u32::from(is_ended)).min(most);
+        ensure(
+            start.turn == next || start.turn == most.min(1),
+            "5: the turns of a conversation are counted",
+            || format!("turn {} after turn {before}, at most {most}", start.turn),
+        )?;
+        Ok(start.turn > 1 && is_ended)
+    }
+
     fn check_resumption(&self, start: &Start) -> Held {
         let last = self
             .last_of_run
