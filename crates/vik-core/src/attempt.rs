@@ -77,8 +77,8 @@ pub struct Start {
     pub attempt_id: AttemptId,
     /// The number of the attempt within its run, from 1.
     pub attempt: u32,
-    /// The number of its turn within the conversation, from 1; 0 in a stage without `turns`. A
-    /// further turn that ends uses up no attempt.
+    /// The number of its turn within the conversation, from 1; 0 in a stage without `turns`. All
+    /// turns of a conversation together use up one attempt.
     #[serde(default, skip_serializing_if = "is_no_turn")]
     pub turn: u32,
     /// The result of the previous attempt.

@@ -240,7 +240,7 @@ fn switches(workflow: &mut Workflow, rng: &mut Rng) {
         stage.before_run = hook(rng);
         stage.after_run = hook(rng);
         stage.verify = hook(rng);
-        stage.turns = maybe(rng, 40, |rng| Turns {
+        stage.turns = maybe(rng, 60, |rng| Turns {
             max: rng.pick(&[2, 3, 5]),
         });
     }

@@ -47,7 +47,7 @@ pub(crate) fn spoil(stored: &mut Stored, fault: Option<Fault>) {
         Some(Fault::TurnsForgotten) => patch(stored, |machine| {
             let runs = machine["runs"].as_array_mut().into_iter().flatten();
             for run in runs.filter(|run| run.get("turns").is_some()) {
-                run["turns"] = 1.into();
+                run["turns"] = 0.into();
             }
         }),
         Some(Fault::PauseForgotten) => {

@@ -212,6 +212,7 @@ fn context(host: &Host, kind: Kind, stage: &Stage, issue: &Issue) -> Value {
         run: RunId(nil),
         attempt_id: AttemptId(nil),
         attempt: 1,
+        turn: 0,
         previous: None,
         resume: None,
         budget: Default::default(),

@@ -140,6 +140,7 @@ impl Scene {
             run: RunId(uuid::Uuid::now_v7()),
             attempt_id: AttemptId(uuid::Uuid::now_v7()),
             attempt: 1,
+            turn: 0,
             previous: None,
             resume: None,
             budget: Limit::default(),

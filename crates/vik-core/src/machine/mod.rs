@@ -355,14 +355,10 @@ impl IssueMachine {
         let is_internal = report.is_internal();
         let is_later = report.requested_wait().is_some();
         let has_asked = report.has_asked();
-        // A conversation counts once, however many turns it has.
+        let counts = !is_lost && !is_drained && !is_internal && !is_later && !has_asked;
+        // A conversation counts once in the life of the issue, however many turns it has.
         let is_further_turn = start.turn > 1 && report.ended_turn();
-        let is_uncounted = is_lost || is_drained || is_internal || is_later || has_asked || is_further_turn;
-        if !is_uncounted {
-            self.life.attempts += 1;
-            // The day's limit does not count against the run, which proceeds on the next day.
-            run.attempts += u32::from(!is_day_limit);
-        }
+        self.life.attempts += u32::from(counts && !is_further_turn);
         self.life.spend = self.life.spend.plus(charged.total);
         self.life.estimated = self.life.estimated.plus(charged.estimated);
         // None of them resets another, so that they cannot alternate for ever.
@@ -389,6 +385,9 @@ impl IssueMachine {
             run.on_answers_read(&start);
         }
         run.attempt_ended(&start, stopped, report, after, now);
+        // The day's limit does not count against the run, which proceeds on the next day, and a turn
+        // only if it is the last one of its conversation.
+        run.attempts += u32::from(counts && !is_day_limit && !run.continues(&start.stage));
         let fingerprint = self.issue.fingerprint_in(start.stage.when.first_state());
         let events = reason.map(|reason| run.park(reason, fingerprint, Some(after), None, now));
         self.on_note_read(&start, ran);

@@ -287,9 +287,7 @@ impl Scheduler {
 /// another run, or the issue's lifetime limit is reached.
 pub(super) fn used_up(machine: &IssueMachine, stage: &Stage, workflow: &Workflow) -> Option<ParkReason> {
     let run = machine.run(&stage.name);
-    // A further turn uses up no attempt.
-    let is_used_up = |run: &&Run| run.attempts >= run.allowed(stage) && !run.continues(stage);
-    if let Some(run) = run.filter(is_used_up) {
+    if let Some(run) = run.filter(|run| run.attempts >= run.allowed(stage)) {
         return Some(run.exhausted_reason());
     }
     if machine.fails_internally(&stage.name) {

@@ -74,7 +74,7 @@ impl AttemptContext<'_> {
         sandbox: Option<&mut Sandbox>,
     ) -> Result<(), AttemptFailure> {
         let folder = self.files.questions_dir();
-        let file = file(&self.files);
+        let file = file(self.files);
         private::create_private_dir_all(&folder)
             .and_then(|()| private::write_private(&file, b""))
             .map_err(|error| {
@@ -94,7 +94,7 @@ impl AttemptContext<'_> {
     /// # Errors
     /// When the file is not one with a question.
     pub(super) async fn read_question(&self) -> Result<Option<Question>, AttemptFailure> {
-        let file = file(&self.files);
+        let file = file(self.files);
         let read = spawn_blocking(move || untrusted::read(&file, MAX_FILE_BYTES as u64));
         let read = match read.await.map_err(std::io::Error::other).flatten() {
             Ok(bytes) => question::read(&bytes),

@@ -1,7 +1,7 @@
 //! Checks the decisions on one input.
 
 use vik_core::approval::{self, Request};
-use vik_core::attempt::{AttemptResult, BeforeRunFailure, StopReason};
+use vik_core::attempt::{AttemptResult, BeforeRunFailure, Start, StopReason};
 use vik_core::changes::Changes;
 use vik_core::ids::{AttemptId, IssueId, RunId, StageName};
 use vik_core::limits::{LimitScope, Spend};
@@ -15,6 +15,14 @@ use super::books::{Lived, MOST_INTERNAL, Parked, day};
 use super::{Broken, Facts, ObservedInput, Oracle, ensure, number};
 
 type Held = Result<(), Broken>;
+
+/// Returns whether a conversation may continue with another turn after this end, so that it does
+/// not count as an attempt of its run yet.
+fn may_continue(start: &Start, report: &AttemptResult) -> bool {
+    let is_left = start.stage.turns.is_some_and(|turns| start.turn < turns.max);
+    let is_known = report.provider_session_id.is_some() || start.resume.is_some();
+    is_left && start.stage.resume && is_known && report.ended_turn() && !report.resume_failed
+}
 
 impl Oracle {
     /// Checks the decisions on an input.
@@ -239,8 +247,9 @@ impl Oracle {
         let drained = report.outcome == Outcome::Cancelled
             && matches!(active.stopped, None | Some(StopReason::TakenOver));
         let internal = report.failure_class == Some(FailureClass::Internal);
-        let turn = self.facts.get(&attempt_id).map_or(0, |facts| facts.start.turn);
-        let is_further_turn = turn > 1 && report.ended_turn();
+        let start = self.facts.get(&attempt_id).map(|facts| &facts.start);
+        let is_further_turn = start.is_some_and(|start| start.turn > 1) && report.ended_turn();
+        let continues = start.is_some_and(|start| may_continue(start, &report));
         let key = (active.issue, active.stage.clone());
         if internal {
             *self.books.internal.entry(key).or_default() += 1;
@@ -254,7 +263,7 @@ impl Oracle {
             let cut = matches!(report.outcome, Outcome::OverBudget | Outcome::Cancelled);
             let by_day = cut
                 && matches!(&active.stopped, Some(StopReason::OverBudget(hit)) if hit.scope == LimitScope::Day);
-            self.books.runs.entry(run).or_default().0 += u32::from(!by_day && !is_further_turn);
+            self.books.runs.entry(run).or_default().0 += u32::from(!by_day && !continues);
         }
         Ok(())
     }

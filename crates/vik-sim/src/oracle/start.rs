@@ -244,12 +244,10 @@ impl Oracle {
             )
         })?;
         let most = start.stage.retry.max_attempts.saturating_add(extra);
-        let is_further_turn = self.check_turn(start)?;
-        ensure(
-            start.attempt <= most || is_further_turn,
-            "5: `max_attempts` of a run",
-            || format!("attempt {} of {most}", start.attempt),
-        )?;
+        ensure(start.attempt <= most, "5: `max_attempts` of a run", || {
+            format!("attempt {} of {most}", start.attempt)
+        })?;
+        self.check_turn(start)?;
         let key = (issue, start.stage.name.clone());
         let internal = books.internal.get(&key).copied().unwrap_or(0);
         ensure(
@@ -332,25 +330,29 @@ impl Oracle {
 
     /// Checks that the attempt resumes a conversation of its own run, and knows the result of the
     /// last attempt.
-    /// Checks the number of a turn. Returns whether the turn before it came to its end, so that this
-    /// one uses up no attempt.
-    fn check_turn(&self, start: &Start) -> Result<bool, Broken> {
+    /// Checks the number of a turn: it follows from the turn before, and is at most `turns.max`.
+    fn check_turn(&self, start: &Start) -> Held {
         let most = start.stage.turns.map_or(0, |turns| turns.max);
         let last = self
             .last_of_run
             .get(&start.run)
             .and_then(|attempt_id| self.facts.get(attempt_id));
-        let (before, is_ended) = last.map_or((0, false), |last| {
-            let report = last.report.as_ref();
-            (last.start.turn, report.is_some_and(AttemptResult::ended_turn))
-        });
+        let before = last.map_or(0, |last| last.start.turn);
+        let report = last.and_then(|last| last.report.as_ref());
+        let is_ended = report.is_some_and(AttemptResult::ended_turn);
         let next = (before + u32::from(is_ended)).min(most);
+        let is_known = report.is_some_and(|report| {
+            let resumed = last.is_some_and(|last| last.start.resume.is_some());
+            !report.resume_failed && (report.provider_session_id.is_some() || resumed)
+        });
+        let same_agent = last.is_some_and(|last| last.start.stage.agent == start.stage.agent);
+        let must_continue =
+            is_ended && is_known && same_agent && start.stage.resume && (1..most).contains(&before);
         ensure(
-            start.turn == next || start.turn == most.min(1),
+            start.turn == next || (start.turn == most.min(1) && !must_continue),
             "5: the turns of a conversation are counted",
             || format!("turn {} after turn {before}, at most {most}", start.turn),
-        )?;
-        Ok(start.turn > 1 && is_ended)
+        )
     }
 
     fn check_resumption(&self, start: &Start) -> Held {

@@ -57,6 +57,7 @@ fn start_of(left: &Left) -> Start {
         run: run_id(left.run),
         attempt_id: session_id(left.session),
         attempt: left.attempt,
+        turn: 0,
         previous: None,
         resume: None,
         budget: Limit::default(),
