@@ -20,5 +20,7 @@ export const EVENT_LABELS = {
   limit: "Limit",
   output: "Output",
   person_message: "Person",
+  question: "Question",
+  answer: "Answer",
   ended: "Ended",
 };
