@@ -242,7 +242,8 @@ impl AttemptResult {
         self.answered.unwrap_or(self.ran)
     }
 
-    /// Returns whether the agent came to the end of its turn: it succeeded, or only `verify` failed.
+    /// Returns whether the agent came to the end of its turn: it succeeded, or only `verify`
+    /// failed.
     pub fn ended_turn(&self) -> bool {
         self.outcome == Outcome::Succeeded
             || (self.outcome == Outcome::Failed && self.failure_class == Some(FailureClass::Verify))

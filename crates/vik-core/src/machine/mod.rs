@@ -385,8 +385,8 @@ impl IssueMachine {
             run.on_answers_read(&start);
         }
         run.attempt_ended(&start, stopped, report, after, now);
-        // The day's limit does not count against the run, which proceeds on the next day, and a turn
-        // only if it is the last one of its conversation.
+        // The day's limit does not count against the run, which proceeds on the next day, and a
+        // turn only if it is the last one of its conversation.
         run.attempts += u32::from(counts && !is_day_limit && !run.continues(&start.stage));
         let fingerprint = self.issue.fingerprint_in(start.stage.when.first_state());
         let events = reason.map(|reason| run.park(reason, fingerprint, Some(after), None, now));
