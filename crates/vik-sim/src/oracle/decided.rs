@@ -8,13 +8,11 @@ use vik_core::limits::{LimitScope, Spend};
 use vik_core::machine::{IssueMachine, ParkReason, RunEvent, WaitReason};
 use vik_core::money::MicroUsd;
 use vik_core::outcome::{CostSource, FailureClass, Outcome};
-use vik_core::scheduler::{Command, CommandResult, Effect, RetryRequest, Scheduler};
+use vik_core::scheduler::{Command, CommandResult, Effect, Scheduler};
 use vik_core::time::Now;
 
 use super::books::{Lived, MOST_INTERNAL, Parked, day};
-use super::{Broken, Facts, ObservedInput, Oracle, ensure, number};
-
-type Held = Result<(), Broken>;
+use super::{Broken, Facts, Held, ObservedInput, Oracle, ensure, number};
 
 /// Returns whether a conversation may continue with another turn after this end, so that it does
 /// not count as an attempt of its run yet.
@@ -398,101 +396,6 @@ impl Oracle {
                 .insert((number(issue), stage.clone()), request.id.clone());
         }
         Ok(())
-    }
-
-    /// Checks that a parked run does nothing before it is freed.
-    fn parks(&mut self, event: &RunEvent) -> Held {
-        let (run, stage) = event.about();
-        match event {
-            RunEvent::Parked { reason, .. } => {
-                self.parked_runs.insert(run);
-                if *reason == ParkReason::Hook {
-                    self.parks_for_hook(run, stage)?;
-                }
-            }
-            RunEvent::Freed { .. }
-            | RunEvent::Unparked { .. }
-            | RunEvent::Ended { .. }
-            | RunEvent::Closed { .. } => {
-                self.parked_runs.remove(&run);
-            }
-            RunEvent::BackingOff { .. }
-            | RunEvent::Continues { .. }
-            | RunEvent::HandOverFailed { .. }
-            | RunEvent::HandedOver { .. }
-            | RunEvent::Awaiting { .. }
-            | RunEvent::Asked { .. }
-            | RunEvent::QuestionAnswered { .. }
-            | RunEvent::Answered { .. } => {
-                ensure(
-                    !self.parked_runs.contains(&run),
-                    "parked stages stay parked",
-                    || format!("run {run} of stage {stage}: {event:?}"),
-                )?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Checks that a failed `before_run` was tried again until the attempts were used up.
-    fn parks_for_hook(&self, run: RunId, stage: &StageName) -> Held {
-        let last = self.last_of_run.get(&run).and_then(|last| self.facts.get(last));
-        let report = last.and_then(|facts| facts.report.as_ref());
-        let is_retried = report.is_some_and(|report| report.before_run.is_some());
-        let (counted, extra) = self.books.runs.get(&run).copied().unwrap_or_default();
-        let most = self.policy.stage(stage).map(|stage| stage.retry.max_attempts);
-        ensure(
-            !is_retried || most.is_none_or(|most| counted >= most.saturating_add(extra)),
-            "a failed `before_run` parks the stage only after its attempts",
-            || format!("run {run} of stage {stage} is parked after {counted} attempts"),
-        )
-    }
-
-    fn may_change(&mut self, issue: usize) {
-        for ((of, _), (_, may_change)) in &mut self.last_run {
-            *may_change |= *of == issue;
-        }
-    }
-
-    /// Checks that an unpark allows the requested number of attempts.
-    fn unparks(&mut self, request: &RetryRequest) {
-        let issue = number(&request.issue);
-        self.may_change(issue);
-        let policy = &self.policy;
-        let life = &mut self.books.lives[issue];
-        let mut any = false;
-        let freed = |(of, stage): &(usize, StageName)| {
-            *of == issue && request.stage.as_ref().is_none_or(|only| only == stage)
-        };
-        let parked = self.books.parked.iter().filter(|(key, _)| freed(key));
-        let parked: Vec<_> = parked
-            .map(|((_, stage), parked)| (stage.clone(), parked.run))
-            .collect();
-        let is_parked = |run: &RunId| parked.iter().any(|(_, parked)| parked == run);
-        let waiting = self.books.hand_overs.iter().filter(|(run, waiting)| {
-            waiting.waits && !is_parked(run) && freed(&(waiting.issue, waiting.stage.clone()))
-        });
-        let waiting: Vec<_> = waiting
-            .map(|(run, waiting)| (waiting.stage.clone(), *run))
-            .collect();
-        for (stage, run) in parked.iter().chain(&waiting) {
-            any = true;
-            // Handing over again needs no attempt.
-            if !request.agent && self.books.hand_overs.contains_key(run) {
-                continue;
-            }
-            let most = policy.stage(stage).map(|stage| stage.retry.max_attempts);
-            let more = request.attempts.or(most).unwrap_or(1).max(1);
-            let (counted, extra) = self.books.runs.entry(*run).or_default();
-            *extra = (*extra).max((*counted + more).saturating_sub(most.unwrap_or(1)));
-            life.extra = life
-                .extra
-                .max((life.attempts + more).saturating_sub(policy.issue.max_attempts));
-        }
-        let limit = policy.issue.limit.above(life.forgiven);
-        if any && limit.reached(LimitScope::Issue, life.spend).is_some() {
-            life.forgiven = life.spend;
-        }
     }
 
     fn machine_changed(&mut self, machine: &IssueMachine, observed: &ObservedInput) -> Held {

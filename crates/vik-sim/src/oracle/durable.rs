@@ -5,11 +5,9 @@ use vik_core::ids::AttemptId;
 use vik_core::scheduler::{Command, CommandResult, Effect, Scheduler};
 
 use super::books::Books;
-use super::{Broken, Oracle, ensure, number};
+use super::{Broken, Held, Oracle, ensure, number};
 use crate::disk::Disk;
 use crate::host::Host;
-
-type Held = Result<(), Broken>;
 
 impl Oracle {
     /// Checks an effect that is carried out.

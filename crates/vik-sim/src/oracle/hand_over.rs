@@ -7,9 +7,7 @@ use vik_core::outcome::Outcome;
 use vik_core::time::Now;
 
 use super::books::Unfinished;
-use super::{NOT_TAKEN_OVER, Oracle, ensure, number};
-
-type Held = Result<(), super::Broken>;
+use super::{Held, NOT_TAKEN_OVER, Oracle, ensure, number};
 
 const ONE_TRY: &str = "a hand-over has one try at a time, with the workspace for itself";
 

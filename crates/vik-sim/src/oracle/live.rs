@@ -5,11 +5,9 @@ use vik_core::machine::Phase;
 use vik_core::scheduler::Scheduler;
 use vik_core::time::Now;
 
-use super::{Broken, Oracle, ensure};
+use super::{Held, Oracle, ensure};
 use crate::disk::Disk;
 use crate::host::{Host, Tree};
-
-type Held = Result<(), Broken>;
 
 /// Checks that a start which waits for an answer is held, and ends with its time limit.
 fn awaits_answers(scheduler: &Scheduler, now: Now) -> Held {

@@ -9,6 +9,7 @@ mod hand_over;
 mod live;
 mod messages;
 mod owned;
+mod parked;
 mod questions;
 mod start;
 
@@ -37,6 +38,8 @@ pub struct Broken {
     pub invariant: &'static str,
     pub how: String,
 }
+
+type Held = Result<(), Broken>;
 
 impl Broken {
     pub fn new(invariant: &'static str, how: impl Into<String>) -> Self {

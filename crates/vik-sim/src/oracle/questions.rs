@@ -12,10 +12,8 @@ use vik_core::question::MAX_ANSWERS;
 use vik_core::scheduler::{Command, Scheduler};
 use vik_core::time::Now;
 
-use super::{Broken, ObservedInput, Oracle, ensure};
+use super::{Held, ObservedInput, Oracle, ensure};
 use crate::disk::Disk;
-
-type Held = Result<(), Broken>;
 
 const HELD: &str = "nothing starts while a question waits for its answer";
 const ONCE: &str = "an answer reaches its conversation, once";

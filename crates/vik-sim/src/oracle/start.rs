@@ -7,10 +7,8 @@ use vik_core::time::Now;
 use vik_core::workflow::Stage;
 
 use super::books::{Active, MOST_INTERNAL, day};
-use super::{Broken, Facts, NOT_TAKEN_OVER, Oracle, ensure, number};
+use super::{Broken, Facts, Held, NOT_TAKEN_OVER, Oracle, ensure, number};
 use crate::tracker::Item;
-
-type Held = Result<(), Broken>;
 
 impl Oracle {
     /// Checks the start of an attempt.
