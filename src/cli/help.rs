@@ -82,6 +82,14 @@ const GROUPS: &[(&str, &[Entry])] = &[
                 &["vik deny 7", "vik deny 7 -m 'Keep the old format readable'"],
             ),
             (
+                "answer",
+                &[
+                    "vik answer 7 --choice 2",
+                    "vik answer 7 'Keep both formats'",
+                    "vik answer 7 --file decision.md",
+                ],
+            ),
+            (
                 "message",
                 &[
                     "vik message 7 'Keep the old format readable'",

@@ -127,6 +127,9 @@ pub fn time(ms: u64) -> String {
     .to_string()
 }
 
+/// From this width on, the tables have a column for attempts that asked.
+const WITH_ASKED: usize = 100;
+
 fn figures<'a>(name: &str, rows: impl Iterator<Item = (&'a str, &'a Figures)>, width: usize) -> String {
     let rows: Vec<_> = rows
         .map(|(name, sums)| {
@@ -147,11 +150,33 @@ fn figures<'a>(name: &str, rows: impl Iterator<Item = (&'a str, &'a Figures)>, w
     let table = if width < WIDE {
         let rows: Vec<_> = rows
             .into_iter()
-            .map(|[name, _, tries, succeeded, failed, asked, median, _, _, cost]| {
-                [name, tries, succeeded, failed, asked, median, cost]
+            .map(|[name, _, tries, succeeded, failed, _, median, _, _, cost]| {
+                [name, tries, succeeded, failed, median, cost]
             })
             .collect();
-        let header = [name, "ATTEMPTS", "OK", "FAILED", "ASKED", "MEDIAN", "COST"];
+        let header = [name, "ATTEMPTS", "OK", "FAILED", "MEDIAN", "COST"];
+        table_within(usize::MAX, header, &rows)
+    } else if width < WITH_ASKED {
+        let rows: Vec<_> = rows
+            .into_iter()
+            .map(
+                |[
+                    name,
+                    runs,
+                    tries,
+                    succeeded,
+                    failed,
+                    _,
+                    median,
+                    time,
+                    tokens,
+                    cost,
+                ]| { [name, runs, tries, succeeded, failed, median, time, tokens, cost] },
+            )
+            .collect();
+        let header = [
+            name, "RUNS", "ATTEMPTS", "OK", "FAILED", "MEDIAN", "TIME", "TOKENS", "COST",
+        ];
         table_within(usize::MAX, header, &rows)
     } else {
         let header = [
