@@ -89,6 +89,7 @@ fn verbs_all_have_help_text() {
         "retry",
         "approve",
         "deny",
+        "answer",
         "message",
         "takeover",
         "handback",
