@@ -171,7 +171,7 @@ fn list_text(page: &MessagesPage) -> String {
             ..
         } = message;
         let interrupt = if message.interrupt { ", interrupts" } else { "" };
-        let has_it = if message.session_id.is_some() {
+        let has_it = if page.is_delivered(message) {
             "delivered, not taken"
         } else {
             "waits for the next attempt"
@@ -308,6 +308,17 @@ mod tests {
             text.starts_with("1  waits for the next attempt, interrupts\n"),
             "{text}"
         );
+        // The attempt that has a message can have an agent that takes none.
+        for (to, shown) in [
+            (DeliveryTo::Agent, "1  delivered, not taken"),
+            (DeliveryTo::NextAttempt, "1  waits for the next attempt"),
+        ] {
+            let mut page = page.clone();
+            page.messages[0].session_id = Some("s".to_owned());
+            page.delivery.session_id = Some("s".to_owned());
+            page.delivery.to = to;
+            assert!(list_text(&page).starts_with(shown), "{to:?}");
+        }
         assert!(text.contains("  | one\n") && !text.contains('\u{1b}'), "{text}");
     }
 }

@@ -40,6 +40,16 @@ pub struct MessageView {
     pub session_id: Option<String>,
 }
 
+impl MessagesPage {
+    /// Returns whether an agent may have read a message. The agent of the attempt that has it may be
+    /// one that takes no messages.
+    pub fn is_delivered(&self, message: &MessageView) -> bool {
+        let waits =
+            self.delivery.to == DeliveryTo::NextAttempt && self.delivery.session_id == message.session_id;
+        message.session_id.is_some() && !waits
+    }
+}
+
 impl From<Message> for MessageView {
     fn from(message: Message) -> Self {
         Self {

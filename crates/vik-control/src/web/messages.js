@@ -15,6 +15,12 @@ function deliveryText({ to, agent, stage, because }) {
   return `The next attempt gets it${because ? `: ${because}` : ""}.`;
 }
 
+/** Returns whether an agent may have read a message: the attempt that has it may take no messages. */
+function isDelivered({ delivery }, message) {
+  const waits = delivery.to === "next_attempt" && delivery.session_id === message.session_id;
+  return Boolean(message.session_id) && !waits;
+}
+
 /** Returns the messages of an issue: `load()` fetches them, and `view()` returns their section. */
 export function issueMessages(issueId, redraw) {
   const path = `issues/${encodeSegment(issueId)}/messages`;
@@ -73,7 +79,7 @@ export function issueMessages(issueId, redraw) {
         h(
           "div",
           { class: "line" },
-          chip("waiting", message.session_id ? "delivered, not taken" : "waits for the next attempt"),
+          chip("waiting", isDelivered(page, message) ? "delivered, not taken" : "waits for the next attempt"),
           message.interrupt ? h("span", { class: "tag" }, "interrupts") : null,
           h("span", { class: "small dim" }, truncate(message.by, 120), ", ", relativeTime(message.at)),
         ),
