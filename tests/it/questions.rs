@@ -10,7 +10,7 @@ const ASKS: &str = r#"count n
 on 1 run printf '{"question":"Which table?","choices":["old","new"]}\n' >> "$VIK_QUESTIONS"
 ok"#;
 
-fn asking() -> World {
+pub fn asking() -> World {
     World::new(&[("1", "todo")]).agent("claude_code").script(ASKS)
 }
 
@@ -18,7 +18,7 @@ fn question(world: &World) -> Option<Value> {
     world.status()?["questions"].get(0).cloned()
 }
 
-fn asked(world: &World) -> Value {
+pub fn asked(world: &World) -> Value {
     wait_for_value(LONG, || question(world)).expect("a question")
 }
 

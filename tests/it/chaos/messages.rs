@@ -1,8 +1,11 @@
-//! `kill -9` of the daemon while a person sends a message.
+//! `kill -9` of the daemon while a person sends a message, and while an agent gets it.
 
-use vik_base::failpoint::SEND_POINTS;
+use serde_json::json;
+use vik_base::failpoint::{MESSAGE_POINTS, SEND_POINTS};
+use vik_testkit::RealAgent;
 
 use super::rig::{Rig, Target};
+use crate::real_agents::Real;
 use crate::support::eventually;
 
 #[test]
@@ -38,4 +41,77 @@ fn message_is_neither_lost_nor_doubled_when_the_daemon_dies() {
         rig.world.vik(&["stop"]).expect(0);
         rig.world.env.assert_nothing_left();
     }
+}
+
+const TEXT: &str = "Make it blue.";
+
+/// Kills the daemon at each point of a message to the real CLI: the model gets it once.
+fn gets_it_once(test: &str, agent: RealAgent) {
+    let wait = "echo started >> started.txt; while [ ! -e go.txt ]; do sleep 0.1; done";
+    for point in MESSAGE_POINTS {
+        let script = json!([{"text": "Going.", "run": wait}, {"text": "Blue it is.", "expect": TEXT}]);
+        let Some(Real { world, server }) = Real::new(test, agent, script) else {
+            return;
+        };
+        let rig = Rig::around(world);
+        let world = &rig.world;
+        rig.up();
+        eventually("the agent can be steered", || {
+            let status = world.status().unwrap_or_default();
+            !world.workspace_file("1", "started.txt").is_empty()
+                && status["sessions"][0]["steerable"] == "ready"
+        });
+        rig.arm(point);
+        let sending = world.start(&["message", "1", TEXT]);
+        let go = || std::fs::write(world.workspace("1").join("go.txt"), "").unwrap();
+        if *point == "message_taken" {
+            eventually("the message is sent", || {
+                world.session("1").of_kind("person_message").len() == 1
+            });
+            go();
+        }
+        rig.wait_for(point);
+        rig.kill(Target::Daemon);
+        rig.resume(point);
+        // The daemon may have died before it confirmed the message.
+        let _ = sending.done();
+        rig.up();
+        go();
+        eventually("the issue is done", || {
+            world.tracker.state("1").as_deref() == Some("done")
+        });
+        world.vik(&["stop"]).expect(0);
+        world.env.assert_nothing_left();
+        assert_eq!(server.failures(), [""; 0], "{point}");
+        let requests: Vec<_> = server.turns().iter().map(|turn| turn.body.to_string()).collect();
+        let counts: Vec<_> = requests.iter().map(|body| body.matches(TEXT).count()).collect();
+        assert_eq!(counts, [0, 1], "{point}: what the model got");
+        let [session] = &world.sessions("1")[..] else {
+            panic!("{point}: {:?}", world.runs());
+        };
+        let states: Vec<_> = session
+            .of_kind("person_message")
+            .iter()
+            .map(|event| event["state"].as_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(states, ["sent", "taken"], "{point}");
+        let listed = world.vik(&["message", "1", "--list", "--json"]).expect(0).json();
+        assert_eq!(listed["messages"], json!([]), "{point}");
+    }
+}
+
+#[test]
+fn steerable_codex_gets_a_message_once_when_the_daemon_dies() {
+    gets_it_once(
+        "steerable_codex_gets_a_message_once_when_the_daemon_dies",
+        RealAgent::Codex,
+    );
+}
+
+#[test]
+fn steerable_claude_gets_a_message_once_when_the_daemon_dies() {
+    gets_it_once(
+        "steerable_claude_gets_a_message_once_when_the_daemon_dies",
+        RealAgent::Claude,
+    );
 }

@@ -3,6 +3,7 @@
 mod full;
 mod messages;
 mod named;
+mod questions;
 mod random;
 mod real;
 mod rig;

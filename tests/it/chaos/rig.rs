@@ -115,11 +115,16 @@ pub struct Rig {
 }
 
 impl Rig {
-    pub fn new(issues: &[(&str, &str)], lines: u32) -> Self {
-        let world = World::new(issues);
+    /// Creates a rig around a world that has its own agents.
+    pub fn around(world: World) -> Self {
         let (crash, traces) = (world.env.path("crash"), world.env.path("traces"));
         std::fs::create_dir(&crash).unwrap();
         std::fs::create_dir(&traces).unwrap();
+        Self { world, crash, traces }
+    }
+
+    pub fn new(issues: &[(&str, &str)], lines: u32) -> Self {
+        let Self { world, crash, traces } = Self::around(World::new(issues));
         world.env.write("work/agent.sh", AGENT);
         let script = world.env.work().join("agent.sh");
         let env = json!({
