@@ -193,7 +193,7 @@ export function boardPage() {
       status.questions?.length ? tile("#questions", status.questions.length, "questions", "bad") : null,
       tile("#parked", status.parked.length, "parked", "bad"),
       tile("#waiting", waiting, "waiting", "wait"),
-      tile(`/history?outcome=succeeded&since=${today()}`, doneToday(), "done today", "good", "today by UTC"),
+      tile(`/history?outcome=succeeded&since=${today()}`, doneToday(), "done today (UTC)", "good"),
       status.day ? h("a", { class: "tile wide", href: "#today" }, dayMeters(status.day)) : null,
     );
   }
@@ -203,7 +203,7 @@ export function boardPage() {
 
   const dayMeters = (day) => [
     meter(`spent today (UTC)${estimateSuffix(day.spent.estimated_usd)}`, day.spent.cost_usd, day.limit.usd, formatUsd),
-    meter("tokens today", day.spent.tokens, day.limit.tokens, formatTokens),
+    meter("tokens today (UTC)", day.spent.tokens, day.limit.tokens, formatTokens),
   ];
 
   function waitingView(status) {

@@ -280,7 +280,7 @@ export function issuePage(id) {
         meter("tokens", life.spent.tokens, life.limit.tokens, formatTokens),
         day && (day.limit.usd !== null || day.limit.tokens !== null)
           ? meter(
-              `today, all issues${day.limit.usd !== null ? estimateSuffix(day.spent.estimated_usd) : ""}`,
+              `today (UTC), all issues${day.limit.usd !== null ? estimateSuffix(day.spent.estimated_usd) : ""}`,
               ...(day.limit.usd !== null
                 ? [day.spent.cost_usd, day.limit.usd, formatUsd]
                 : [day.spent.tokens, day.limit.tokens, formatTokens]),

@@ -183,7 +183,7 @@ fn current_status(explanation: &Explanation, now: Timestamp, out: &mut IssueLine
         .push(vec![CellText::new("life  ", Tone::Faint), CellText::plain(life)]);
     if let Some(day) = day {
         out.lines
-            .push(vec![CellText::new("today ", Tone::Faint), CellText::plain(day)]);
+            .push(vec![CellText::new("today (UTC) ", Tone::Faint), CellText::plain(day)]);
     }
     if let Some(hold) = &explanation.hold {
         out.hold(hold, now);

@@ -181,9 +181,11 @@ fn pull(app: &App, status: &Status, room: usize) -> Vec<CellText> {
 }
 
 fn today(day: &DayView, room: usize) -> Vec<CellText> {
+    // A narrow terminal has no room for the zone; the details of an issue show it at any width.
+    let name = if room >= 110 { "today (UTC)" } else { "today" };
     let parts = cost_text(Some(day.spent.cost_usd), day.spent.estimated_usd);
     let Some(limit) = day.limit.usd else {
-        return vec![CellText::plain(format!("today {parts}"))];
+        return vec![CellText::plain(format!("{name} {parts}"))];
     };
     let spent = cost(Some(day.spent.cost_usd));
     let parts = if parts == spent {
@@ -199,7 +201,7 @@ fn today(day: &DayView, room: usize) -> Vec<CellText> {
     let tone = share_tone(share);
     let bar = Paint::gauge(share, if room >= 110 { 20 } else { 6 });
     vec![
-        CellText::new(format!("today {spent} of {} {parts}", money_limit(limit)), tone),
+        CellText::new(format!("{name} {spent} of {} {parts}", money_limit(limit)), tone),
         CellText::new(bar, if tone == Tone::Plain { Tone::Good } else { tone }),
         CellText::new(format!(" {:.0}%", (share * 100.0).min(9_999.0)), tone),
     ]
