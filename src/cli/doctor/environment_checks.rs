@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use nix::unistd::{AccessFlags, access};
 use vik_base::report::chain;
@@ -118,6 +119,35 @@ pub(super) fn git(path: &str) -> Check {
         None => Check::warning(Group::System, "git", "git_missing", "`git` is not on PATH")
             .hint("most workspaces are git clones, and Vik uses git to find out what an agent changed"),
     }
+}
+
+/// Checks that the repository of the workflow has a commit, if its workspaces are clones of it: the
+/// clone of a repository without a commit is empty, and no branch can start in it. Returns nothing
+/// if there is no problem.
+pub(super) fn commit(workflow: &Workflow, folder: &Path) -> Option<Check> {
+    let script = workflow.issue.after_create.as_deref()?;
+    if !script.contains("workflow_dir") || !script.contains("git") {
+        return None;
+    }
+    let has = |arguments: &[&str]| {
+        Command::new("git")
+            .args(["-c", "core.fsmonitor=false", "-C"])
+            .arg(folder)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+    };
+    if !has(&["rev-parse", "--git-dir"]) || has(&["rev-parse", "--verify", "HEAD"]) {
+        return None;
+    }
+    let message = format!("the repository of {} has no commit to work on", folder.display());
+    Some(
+        Check::error(Group::Issues, "commit", "no_commit", message)
+            .hint("agents work on what is committed: run `git add` and `git commit`"),
+    )
 }
 
 /// Checks whether the limit on open files allows as many sessions as the workflow.

@@ -181,6 +181,9 @@ async fn run_checks(workflow: &Path, extent: Extent, cancel: &CancellationToken)
                 checks.extend(notify::check(&workflow));
                 let folder = workflow_path.parent().unwrap_or(Path::new("/"));
                 checks.extend(sandbox::check(&workflow, |prompt| sources.prompt(prompt, folder)));
+                if extent != Extent::Files {
+                    checks.extend(environment_checks::commit(&workflow, folder));
+                }
                 let host = host(checks, &workflow_path, &workflow, instance.as_ref());
                 if let Some(host) = host.filter(|_| is_usable) {
                     let scratch = if extent == Extent::Files {

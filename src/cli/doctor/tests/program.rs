@@ -187,3 +187,25 @@ fn lookup_and_descriptions_are_compared_with_the_pull() {
         ["descriptions_empty"]
     );
 }
+
+#[test]
+fn a_repository_without_a_commit_is_an_error() {
+    let env = test_env();
+    env.workflow(&workflow("echo []", "git clone -- {{ workflow_dir }} ."));
+    // Outside of a repository it may be a repository elsewhere that is cloned.
+    assert!(!result(&env, &[]).1.contains(&"no_commit".to_owned()));
+    let git = |arguments: &[&str]| {
+        let status = std::process::Command::new("git")
+            .args(["-c", "user.name=A", "-c", "user.email=a@example.org", "-C"])
+            .arg(env.work())
+            .args(arguments)
+            .status();
+        assert!(status.unwrap().success());
+    };
+    git(&["init", "--quiet"]);
+    let (code, codes) = result(&env, &[]);
+    assert!(code != 0 && codes.contains(&"no_commit".to_owned()), "{codes:?}");
+    git(&["add", "workflow.yml"]);
+    git(&["commit", "--quiet", "--message", "Add Vik"]);
+    assert!(!result(&env, &[]).1.contains(&"no_commit".to_owned()));
+}
