@@ -22,6 +22,9 @@ const PROTECTING: &[&str] = &[
     "approve", "intent", "limits", "outputs", "sandbox", "secrets", "trust",
 ];
 
+/// The key of the tracker, which a file needs although nothing in it is required in every file.
+pub(crate) const ISSUES: &str = "issues";
+
 /// A map with fixed keys.
 pub(crate) trait Section: Sized {
     /// Whether an unknown key is an error, because it may be a misspelled protection.
@@ -122,7 +125,12 @@ impl<'s> Cx<'s> {
                 return Fields::none(false);
             }
         };
-        let is_missing = |key: &str| S::is_required(key) && !entries.iter().any(|entry| entry.key == key);
+        let is_required = |key: &str| S::is_required(key) || (self.path.is_empty() && key == ISSUES);
+        let is_missing = |key: &str| is_required(key) && !entries.iter().any(|entry| entry.key == key);
+        // A misspelled key rather means one that is not there under its own name: `issuse` beside
+        // `issue` is `issues`.
+        let is_absent = |name: &&str| !entries.iter().any(|entry| entry.key == *name);
+        let absent: Vec<&'static str> = S::KEYS.iter().copied().filter(is_absent).collect();
         let mut misspelled: Vec<&'static str> = Vec::new();
         for entry in entries {
             let key = entry.key.as_str();
@@ -132,15 +140,17 @@ impl<'s> Cx<'s> {
             let hint = match S::INSTEAD.iter().find(|(old, _)| *old == key) {
                 Some((_, instead)) => Some((*instead).to_owned()),
                 None if self.sink.dropped() => None,
-                None => did_you_mean(key, S::KEYS.iter().copied()),
+                None => did_you_mean(key, absent.iter().copied())
+                    .or_else(|| did_you_mean(key, S::KEYS.iter().copied())),
             };
             let closest = hint
                 .is_some()
-                .then(|| closest(key, S::KEYS.iter().copied()))
+                .then(|| closest(key, absent.iter().copied()))
                 .flatten();
             if let Some(required) = closest.filter(|name| is_missing(name)) {
                 // One finding: the missing key is there, under another name.
                 misspelled.push(required);
+                self.sink.add_misspelled(self.child(required));
                 let message = format!("unknown key {}, and {} is missing", quoted(key), quoted(required));
                 let diagnostic = Diagnostic::error("unknown_key", self.child(key), message);
                 self.sink.push(diagnostic.place(entry.key_place).hint_opt(hint));

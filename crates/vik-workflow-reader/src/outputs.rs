@@ -11,7 +11,7 @@ use vik_core::workflow::{AgentProfile, Permission, SandboxPolicy, SecretSource, 
 use vik_yaml::{Diagnostic, Node, join};
 
 use super::check::Check;
-use super::decode::{Cx, Decode};
+use super::decode::{Cx, Decode, ISSUES};
 use super::section::section;
 use super::text::quoted;
 use super::values::{EnvNames, Text, Whole, list};
@@ -238,6 +238,8 @@ impl Check<'_> {
                 }
                 run
             }
+            // The tracker that carries it out is in `issues`, under another name.
+            (None, None) if self.sink.has_misspelled(ISSUES) => return None,
             (None, None) => {
                 let hint = "set it, or name a tracker that carries out outputs: `issues: {tracker: github}`";
                 self.missing(&join(at, "run"), hint);

@@ -9,7 +9,7 @@ use vik_core::workflow::{StartState, shell_quoted};
 use vik_yaml::{Diagnostic, Kind, Node};
 
 use super::check::Check;
-use super::decode::{Cx, Decode, Section as _};
+use super::decode::{Cx, Decode, ISSUES, Section as _};
 use super::file::Issues;
 use super::section::section;
 use super::values::{CommandLine, Text, decode_variants};
@@ -246,7 +246,7 @@ impl Check<'_> {
         let is_map = ["", "issues", "issues.pull"]
             .iter()
             .all(|path| self.places.is_map(path));
-        if !is_map || !self.places.is_absent(path) {
+        if !is_map || !self.places.is_absent(path) || self.sink.has_misspelled(ISSUES) {
             return;
         }
         self.missing(

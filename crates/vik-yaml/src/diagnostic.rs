@@ -131,6 +131,8 @@ pub struct Sink {
     diagnostics: Vec<Diagnostic>,
     errors: usize,
     dropped: usize,
+    /// Paths of required keys that are there under another name.
+    misspelled: Vec<String>,
 }
 
 impl Sink {
@@ -145,6 +147,17 @@ impl Sink {
             self.errors += usize::from(is_error);
             self.diagnostics.push(diagnostic);
         }
+    }
+
+    /// Notes that the required key of a path is there under another name, which was reported.
+    pub fn add_misspelled(&mut self, path: String) {
+        self.misspelled.push(path);
+    }
+
+    /// Returns whether the key of a path is there under another name: what its section lacks is
+    /// then no finding of its own.
+    pub fn has_misspelled(&self, path: &str) -> bool {
+        self.misspelled.iter().any(|misspelled| misspelled == path)
     }
 
     pub fn has_errors(&self) -> bool {

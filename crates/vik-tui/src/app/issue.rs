@@ -182,8 +182,10 @@ fn current_status(explanation: &Explanation, now: Timestamp, out: &mut IssueLine
     out.lines
         .push(vec![CellText::new("life  ", Tone::Faint), CellText::plain(life)]);
     if let Some(day) = day {
-        out.lines
-            .push(vec![CellText::new("today (UTC) ", Tone::Faint), CellText::plain(day)]);
+        out.lines.push(vec![
+            CellText::new("today (UTC) ", Tone::Faint),
+            CellText::plain(day),
+        ]);
     }
     if let Some(hold) = &explanation.hold {
         out.hold(hold, now);

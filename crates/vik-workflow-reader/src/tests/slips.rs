@@ -7,6 +7,8 @@ fn misspelled_required_key_is_one_finding() {
     for (key, misspelled) in [
         ("agents:", "agnets:"),
         ("issue:", "isue:"),
+        ("issues:", "isues:"),
+        ("issues:", "issuse:"),
         ("runtime:", "rutime:"),
     ] {
         let loaded = load(&minimal_with(&[(key, misspelled)]));
@@ -59,4 +61,13 @@ fn key_without_a_colon_is_found_at_its_line() {
             loaded.diagnostics
         );
     }
+}
+
+#[test]
+fn misspelled_issues_does_not_add_findings_about_outputs() {
+    let loaded = load(&minimal_with(&[
+        ("issues:", "issuse:"),
+        ("agent: codex\n", "agent: codex\n      outputs: {comment: {}}\n"),
+    ]));
+    assert_eq!(only(&loaded, "unknown_key").path, "issuse");
 }
