@@ -108,7 +108,8 @@ impl Gate {
             message.msg_iov = &raw mut part;
             message.msg_iovlen = 1;
             message.msg_control = control.0.as_mut_ptr().cast();
-            message.msg_controllen = control.0.len();
+            // The C libraries differ in the types of these lengths.
+            message.msg_controllen = control.0.len() as _;
             if libc::recvmsg(ours.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) < 0 {
                 return Err(io::Error::last_os_error());
             }
@@ -116,7 +117,8 @@ impl Gate {
             if header.is_null() {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            let bytes = (*header).cmsg_len - libc::CMSG_LEN(0) as usize;
+            let length: usize = (*header).cmsg_len as _;
+            let bytes = length - libc::CMSG_LEN(0) as usize;
             let data = libc::CMSG_DATA(header).cast::<RawFd>();
             (0..bytes / size_of::<RawFd>())
                 .map(|index| OwnedFd::from_raw_fd(data.add(index).read_unaligned()))
@@ -241,11 +243,11 @@ fn send_listeners(channel: RawFd, listeners: &[RawFd]) -> io::Result<()> {
         message.msg_iovlen = 1;
         let bytes = size_of_val(listeners) as libc::c_uint;
         message.msg_control = control.0.as_mut_ptr().cast();
-        message.msg_controllen = libc::CMSG_SPACE(bytes) as usize;
+        message.msg_controllen = libc::CMSG_SPACE(bytes) as _;
         let header = libc::CMSG_FIRSTHDR(&raw const message);
         (*header).cmsg_level = libc::SOL_SOCKET;
         (*header).cmsg_type = libc::SCM_RIGHTS;
-        (*header).cmsg_len = libc::CMSG_LEN(bytes) as usize;
+        (*header).cmsg_len = libc::CMSG_LEN(bytes) as _;
         std::ptr::copy_nonoverlapping(
             listeners.as_ptr(),
             libc::CMSG_DATA(header).cast(),

@@ -12,6 +12,9 @@ use nix::sys::statfs::{self, FsType, statfs};
 
 use crate::sys;
 
+/// The number of XFS. nix has it only for glibc.
+const XFS_SUPER_MAGIC: FsType = FsType(0x5846_5342);
+
 /// The file systems that report every change of their folders: local ones, whose content only this
 /// kernel changes.
 const REPORTING: &[FsType] = &[
@@ -20,7 +23,7 @@ const REPORTING: &[FsType] = &[
     statfs::F2FS_SUPER_MAGIC,
     statfs::OVERLAYFS_SUPER_MAGIC,
     statfs::TMPFS_MAGIC,
-    statfs::XFS_SUPER_MAGIC,
+    XFS_SUPER_MAGIC,
 ];
 
 /// What has changed since the last check.
