@@ -9,6 +9,7 @@
 mod bench;
 mod chaos;
 mod chart;
+mod dist;
 mod fuzz;
 mod generate;
 mod interrupt;
@@ -46,6 +47,13 @@ enum Task {
     Soak(soak::SoakArgs),
     /// Run vex and other agents on small tasks with a local model
     Live(live::LiveArgs),
+    /// Build the packages of a release into target/dist
+    ///
+    /// It installs its tools in the target folder, from package registries. It requires rustup, Python 3,
+    /// Node with npm, git, tar and gzip, for .deb dpkg-deb, and for .rpm rpmbuild.
+    Dist(dist::DistArgs),
+    /// Install the packages of a release where they run on this machine, and run them
+    DistCheck(dist::check::DistCheckArgs),
     /// Run the core in simulated worlds, and check its invariants
     Simulate(simulate::SimulateArgs),
     /// Run a daemon against a real Redmine with faults, and check that nothing is lost or repeated
@@ -68,6 +76,8 @@ fn main() -> ExitCode {
         Task::Bench(args) => bench::run(&args),
         Task::Soak(args) => soak::run(&args),
         Task::Live(args) => live::run(&args),
+        Task::Dist(args) => dist::run(&args),
+        Task::DistCheck(args) => dist::check::run(&args),
         Task::Simulate(args) => simulate::run(&args),
         Task::TrackerChaos(args) => tracker_chaos::run(&args),
         Task::Web(args) => web::run(&args),
