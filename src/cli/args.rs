@@ -206,6 +206,9 @@ pub struct LogsArgs {
     /// Show only this session; a prefix of its id is enough
     #[arg(long, value_name = "ID", add = super::completion::sessions())]
     pub session: Option<String>,
+    /// Show only the sessions of this stage
+    #[arg(long, value_name = "NAME", add = super::completion::stages())]
+    pub stage: Option<String>,
     /// Show only the last N events of each session; with --raw, lines
     #[arg(long, value_name = "N")]
     pub tail: Option<usize>,

@@ -329,6 +329,10 @@ fn logs_show_hooks_where_they_ran() {
     );
     let none = world.vik(&["logs", "--json", "--since", "2100-01-01"]).expect(0);
     assert_eq!((none.out.as_str(), none.err.as_str()), ("", ""));
+    let of_stage = world.vik(&["logs", "--issue", "1", "--stage", "work"]).expect(0);
+    assert_eq!(of_stage.out, text);
+    let unknown = world.vik(&["logs", "1", "--stage", "other"]).expect(8);
+    assert!(unknown.err.contains("no matching session"), "{}", unknown.err);
     let newest = world.vik(&["logs"]).expect(0).err;
     assert!(
         newest.starts_with("the newest of 2 sessions, of issue "),

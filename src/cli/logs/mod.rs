@@ -41,12 +41,18 @@ pub fn run(workflow: &Path, args: &LogsArgs) -> CliResult {
     }
     let mut open: HashMap<PathBuf, Tail> = HashMap::new();
     let selected = |attempt: &PastAttempt| {
-        args.session.as_ref().is_none_or(|session| {
-            let id = attempt.record.session_id.to_string();
-            id.starts_with(session.as_str())
-        })
+        let record = &attempt.record;
+        let is_of_stage = args
+            .stage
+            .as_ref()
+            .is_none_or(|stage| record.stage.as_str() == stage);
+        is_of_stage
+            && args.session.as_ref().is_none_or(|session| {
+                let id = record.session_id.to_string();
+                id.starts_with(session.as_str())
+            })
     };
-    let has_filter = args.issue.id().is_some() || args.session.is_some();
+    let has_filter = args.issue.id().is_some() || args.session.is_some() || args.stage.is_some();
     let since = args.since.map(|since| since.before(Timestamp::now()));
     let outputs = ScriptOutputs::new(workflow);
     let mut transcript = Transcript::new(OutputStyle {
@@ -128,7 +134,7 @@ fn newest_of(attempts: &[PastAttempt]) -> String {
         return String::new();
     };
     format!(
-        "the newest of {} sessions, of issue {}; choose with --issue ID, --session ID or --since WHEN\n",
+        "the newest of {} sessions, of issue {}; choose with --issue ID, --stage NAME, --session ID or --since WHEN\n",
         attempts.len(),
         one_line(record.issue_id.as_str(), 40)
     )
