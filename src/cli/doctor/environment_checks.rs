@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use nix::unistd::{AccessFlags, access};
 use vik_base::report::chain;
 use vik_core::workflow::Workflow;
-use vik_daemon::{Instance, Presence};
+use vik_daemon::Presence;
 use vik_orchestrator::OpenFiles;
 use vik_store::ledger::Health;
 use vik_workspace::fs::create_new_private;
@@ -70,15 +70,16 @@ fn try_to_write(folder: &Path) -> io::Result<()> {
     std::fs::remove_file(&path)
 }
 
-/// Checks whether a daemon runs for this workflow.
-pub(super) fn daemon(instance: &Instance) -> Check {
+/// Checks whether a daemon runs for this workflow, and whether it has the version of this program:
+/// a package manager replaces the program, and not the daemon.
+pub(super) fn daemon(presence: &Presence) -> Check {
     let check = "daemon";
-    match instance.presence() {
+    match presence {
         Presence::Running(info) if info.version != env!("CARGO_PKG_VERSION") => {
             let (pid, other, own) = (info.process.pid, &info.version, env!("CARGO_PKG_VERSION"));
             let message = format!("the running daemon (pid {pid}) has version {other}; this is {own}");
             Check::warning(Group::Folders, check, "daemon_version", message)
-                .hint("run `vik restart` to switch to this version")
+                .hint("run `vik restart --keep-sessions` to switch to this version; its agents keep running")
         }
         Presence::Running(info) => Check::ok(
             Group::Folders,

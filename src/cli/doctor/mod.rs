@@ -260,7 +260,7 @@ fn instance(checks: &mut Vec<Check>, workflow_path: &Path) -> Option<Instance> {
                 "the instance folder",
                 instance.dir().path(),
             ));
-            checks.push(environment_checks::daemon(&instance));
+            checks.push(environment_checks::daemon(&instance.presence()));
             Some(instance)
         }
         Err(failure) => {

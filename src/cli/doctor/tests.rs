@@ -1,6 +1,7 @@
 //! Tests the report of `doctor` on valid and broken workflows.
 
 mod calls;
+mod daemon;
 mod orphans;
 mod program;
 

@@ -21,7 +21,7 @@ pub enum Target {
 /// The names that the parts of the world have for one platform.
 #[derive(Clone, Copy, Debug)]
 pub struct Names {
-    /// The compiler's name.
+    /// The platform for the compiler.
     pub triple: &'static str,
     /// The processor for Debian.
     pub deb: &'static str,

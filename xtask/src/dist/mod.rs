@@ -180,7 +180,7 @@ pub fn run(args: &DistArgs) -> TaskResult {
         made.extend(package(&release, *target, formats, args.program.as_deref())?);
     }
     // After the targets: these contain the checksums of their archives.
-    if targets.len() > 0 && formats.contains(&Format::Npm) {
+    if formats.contains(&Format::Npm) {
         made.push(npm::launcher(&release)?);
     }
     for format in formats.iter().filter(|format| format.is_recipe()) {

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use super::{Release, Target, copy};
 use crate::repo::{self, TaskResult};
 
-/// The files of this repository that the offline example needs, and their folder in the prefix.
-const EXAMPLE: (&[&str], &str) = (&["workflow.example.yml", "examples"], "share/vik/example");
+/// The files of this repository that the offline example needs.
+const EXAMPLE: [&str; 2] = ["workflow.example.yml", "examples"];
 
 /// The pages that describe the program for those who have only the package.
 const DOCUMENTS: &[&str] = &["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"];
@@ -22,15 +22,20 @@ pub fn tree(release: &Release, target: Target, program: &Path) -> TaskResult<Pat
     for name in DOCUMENTS {
         copy(&repo::root().join(name), &tree.join("share/doc/vik").join(name))?;
     }
-    let (files, folder) = EXAMPLE;
-    for path in repo::files()? {
-        if files.iter().any(|name| path.starts_with(name)) {
-            copy(&repo::root().join(&path), &tree.join(folder).join(&path))?;
-        }
-    }
+    example(&tree.join("share/vik/example"))?;
     generated(&tree)?;
     set_modes(&tree)?;
     Ok(tree)
+}
+
+/// Copies the files of the offline example to a folder.
+pub fn example(folder: &Path) -> TaskResult {
+    for path in repo::files()? {
+        if EXAMPLE.iter().any(|name| path.starts_with(name)) {
+            copy(&repo::root().join(&path), &folder.join(&path))?;
+        }
+    }
+    Ok(())
 }
 
 /// Writes completions and manual pages. A program of this machine prints them, because that of

@@ -7,8 +7,9 @@ use std::process::Command;
 
 use crate::repo::{self, TaskResult};
 
-/// Packages of Python: a C compiler and linker for all targets, and the link from cargo to it.
-const PYTHON: &[&str] = &["ziglang==0.17.1", "cargo-zigbuild==0.24.1"];
+/// Packages of Python: a C compiler and linker for all targets, the link from cargo to it, and an
+/// audit of workflows.
+const PYTHON: &[&str] = &["ziglang==0.17.1", "cargo-zigbuild==0.24.1", "zizmor==1.32.0"];
 
 /// Packages of cargo: one that stores the list of dependencies in programs, and one that prints it
 /// as CycloneDX.
@@ -35,6 +36,12 @@ pub fn auditable2cdx() -> TaskResult<PathBuf> {
     let (package, version) = CARGO[1];
     cargo(package, version)?;
     Ok(folder().join("bin").join(package))
+}
+
+/// Returns the program that audits workflows and actions.
+pub fn zizmor() -> TaskResult<PathBuf> {
+    python()?;
+    Ok(folder().join("python/bin/zizmor"))
 }
 
 /// Returns whether a note says that these versions are installed; writes it after `install`.

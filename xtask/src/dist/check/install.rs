@@ -11,6 +11,8 @@ pub struct Installed {
     pub vik: PathBuf,
     /// Other files that must exist.
     pub files: Vec<PathBuf>,
+    /// The folder of the example, where the package contains it.
+    pub example: Option<PathBuf>,
 }
 
 /// Completions and manual pages, below a prefix.
@@ -28,6 +30,7 @@ fn prefix(prefix: &Path, more: &[&str]) -> Installed {
     Installed {
         vik: prefix.join("bin/vik"),
         files: files.map(|path| prefix.join(path)).collect(),
+        example: Some(prefix.join("share/vik/example")),
     }
 }
 
@@ -141,5 +144,6 @@ pub fn npm(release: &Release, target: Target, folder: &Path) -> TaskResult<Insta
     Ok(Installed {
         vik: folder.join("node_modules/.bin/vik"),
         files: vec![package.join("LICENSE-MIT"), package.join("README.md")],
+        example: None,
     })
 }

@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 
 use self::install::Installed;
 use self::program::Home;
-use super::{Release, Target};
+use super::{Release, Target, tools};
 use crate::repo::{self, TaskResult};
 
 /// `cargo xtask dist-check`
@@ -41,6 +41,8 @@ enum Part {
     Npm,
     /// An upgrade of the .deb below a running daemon, and a ledger of a newer version
     Upgrade,
+    /// Workflows and actions of GitHub, with zizmor and shellcheck
+    Workflows,
     /// CPU and memory of the packaged program; only when named
     Bench,
 }
@@ -74,6 +76,7 @@ fn check(part: Part, release: &Release, target: Target, folder: &Path, before: O
         Part::Wheel => install::wheel(release, target, folder)?,
         Part::Npm => install::npm(release, target, folder)?,
         Part::Upgrade => return upgrade::check(release, target, folder, before),
+        Part::Workflows => return workflows(),
         Part::Bench => return bench(release, target, folder),
     };
     for path in &installed.files {
@@ -83,7 +86,16 @@ fn check(part: Part, release: &Release, target: Target, folder: &Path, before: O
     }
     let home = Home::new(&folder.join("home"), &installed.vik)?;
     home.expect_version(&release.version)?;
-    home.run_example()
+    home.run_example(installed.example.as_deref())
+}
+
+/// Audits the workflows and actions.
+fn workflows() -> TaskResult {
+    let zizmor = tools::zizmor()?;
+    repo::output(repo::program(&zizmor.to_string_lossy()).args(["--offline", "--quiet", ".github"]))?;
+    repo::installed("shellcheck", "shellcheck")?;
+    let script = ".github/actions/setup-vik/setup.sh";
+    repo::output(repo::program("shellcheck").arg(script)).map(|_| ())
 }
 
 /// Measures the program of the archive with the scenarios in which an allocator matters.

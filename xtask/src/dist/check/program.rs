@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::super::{copy, empty};
+use super::super::{empty, stage};
 use crate::repo::{self, TaskResult};
 
 /// The folders of programs of the system.
@@ -57,13 +57,13 @@ impl Home {
         Err(format!("expected version {version}, found `{}`", text.trim()))
     }
 
-    /// Runs the offline example twice: it does all the work, and then finds none.
-    pub fn run_example(&self) -> TaskResult {
+    /// Runs a copy of the offline example twice: it does all the work, and then finds none. Without a
+    /// folder of the package, the example is that of this repository.
+    pub fn run_example(&self, example: Option<&Path>) -> TaskResult {
         let folder = self.folder.join("vik");
-        for path in repo::files()? {
-            if path == Path::new("workflow.example.yml") || path.starts_with("examples") {
-                copy(&repo::root().join(&path), &folder.join(&path))?;
-            }
+        match example {
+            Some(example) => repo::run(repo::program("cp").arg("-r").arg(example).arg(&folder))?,
+            None => stage::example(&folder)?,
         }
         for expected in [" succeeded, 0 failed", "nothing to do"] {
             let mut run = self.vik(&folder);
