@@ -166,7 +166,10 @@ fn stdin_ends_after_the_prompt() {
         .set("/agents/a/command", json!(["sh", "-c", "cat > got; echo end"]))
         .work("prompt", json!("to the end"));
     world.once().expect(0);
-    assert_eq!(world.workspace_file("1", "got"), "to the end");
+    let got = world.workspace_file("1", "got");
+    let (prompt, section) = got.split_once("\n\n---\n").unwrap();
+    assert_eq!(prompt, "to the end");
+    assert!(section.starts_with("Vik: if you need a person\n"), "{section}");
 }
 
 // --- the environment of an agent, and how its result is read
