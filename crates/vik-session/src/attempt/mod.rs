@@ -72,6 +72,8 @@ pub use live::{Context, Facts, Live, LivePhase, RateLimit, Steering, StopStep, S
 pub use login::read_login;
 pub use opened::Attempt;
 pub use outputs::sample as sample_output;
+#[cfg(test)]
+pub(crate) use questions::read_question_file;
 pub use questions::{file as question_file, section as question_section};
 pub use runner::run;
 pub use scripts::PROMPT;

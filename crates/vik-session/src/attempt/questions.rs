@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use tokio::task::spawn_blocking;
@@ -95,19 +96,8 @@ impl AttemptContext<'_> {
     /// When the file is not one with a question.
     pub(super) async fn read_question(&self) -> Result<Option<Question>, AttemptFailure> {
         let file = file(self.files);
-        let read = spawn_blocking(move || untrusted::read(&file, MAX_FILE_BYTES as u64));
-        let read = match read.await.map_err(std::io::Error::other).flatten() {
-            Ok(bytes) => question::read(&bytes),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(error) if error.kind() == std::io::ErrorKind::FileTooLarge => {
-                let detail = format!("the file has more than {MAX_FILE_BYTES} bytes");
-                Err(Refusal::of_file(Rule::TooLarge, detail))
-            }
-            Err(error) => {
-                let detail = format!("cannot read the file: {error}");
-                Err(Refusal::of_file(Rule::NotText, detail))
-            }
-        };
+        let read = spawn_blocking(move || read_question_file(&file)).await;
+        let read = read.unwrap_or_else(|error| Err(unreadable(&error)));
         failpoint::reach("questions_read");
         let question = read.map_err(|refusal| AttemptFailure {
             feedback: Some(format!(
@@ -129,6 +119,26 @@ impl AttemptContext<'_> {
     pub(super) fn remove_questions(&self) {
         let _ = std::fs::remove_dir_all(self.files.questions_dir());
     }
+}
+
+/// Returns the question in the file of an agent, if it wrote one.
+///
+/// # Errors
+/// When the file cannot be read, is too large, or does not contain a question.
+pub(crate) fn read_question_file(file: &Path) -> Result<Option<Question>, Refusal> {
+    match untrusted::read(file, MAX_FILE_BYTES as u64) {
+        Ok(bytes) => question::read(&bytes),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+            let detail = format!("the file has more than {MAX_FILE_BYTES} bytes");
+            Err(Refusal::of_file(Rule::TooLarge, detail))
+        }
+        Err(error) => Err(unreadable(&error)),
+    }
+}
+
+fn unreadable(error: &dyn std::error::Error) -> Refusal {
+    Refusal::of_file(Rule::NotText, format!("cannot read the file: {error}"))
 }
 
 fn masked(text: &str) -> String {

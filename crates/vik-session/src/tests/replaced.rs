@@ -22,6 +22,7 @@ const READERS: &[(&str, &str)] = &[
     ("crates/vik-proc/src/sandbox/places.rs", ""),
     ("src/cli/trace/blame.rs", "a path that a person names"),
     ("crates/vik-workspace/src/git/files.rs", ""),
+    ("crates/vik-session/src/attempt/questions.rs", ""),
     ("crates/vik-session/src/outputs/mod.rs", ""),
     ("crates/vik-session/src/outputs/credential_guard.rs", ""),
     (
@@ -76,6 +77,7 @@ impl Scene {
             ("scratch/tmp/x", ""),
             ("scratch/cache/x", ""),
             ("outputs/outputs.jsonl", ""),
+            ("questions/questions.jsonl", ""),
             ("issues/1.md", "---\nid: \"1\"\ntitle: t\nstate: todo\n---\n"),
         ] {
             std::fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
@@ -188,6 +190,12 @@ fn rows() -> Vec<Row> {
             path: "outputs/outputs.jsonl",
             read: |scene| {
                 let _ = outputs::read_output_file(&scene.at("outputs/outputs.jsonl"));
+            },
+        },
+        Row {
+            path: "questions/questions.jsonl",
+            read: |scene| {
+                let _ = attempt::read_question_file(&scene.at("questions/questions.jsonl"));
             },
         },
         Row {
