@@ -64,11 +64,12 @@ pub fn run(workflow: &Path, args: &LogsArgs) -> CliResult {
     let mut is_first = true;
     loop {
         let mut attempts = history::attempts(&layout, issue.as_ref())?;
+        let has_none = attempts.is_empty();
         attempts.retain(selected);
         if is_first && attempts.is_empty() && (has_filter || !args.follow) {
             let hint = args.issue.id().and_then(workflow_hint);
             let message = match &issue {
-                Some(issue) if files_removed(&layout, issue) => {
+                Some(issue) if has_none && files_removed(&layout, issue) => {
                     "the files of the issue's sessions were removed, by `vik prune` or because of their age"
                 }
                 _ => "no matching session found",
