@@ -31,19 +31,16 @@ function install(script) {
 
 const run = (...args) => spawnSync(process.execPath, [launcher, ...args], { encoding: "utf8" });
 
-async function exitOf(child) {
-  return child.exitCode ?? (await new Promise((resolve) => child.on("exit", resolve)));
-}
-
 /// Starts the launcher and sends a signal to it alone, once the program has printed `ready`.
 async function signal(name) {
   const child = spawn(process.execPath, [launcher]);
+  const exit = new Promise((resolve) => child.on("exit", (code, signal) => resolve(code ?? signal)));
   for await (const chunk of child.stdout) {
     if (String(chunk).includes("ready")) {
       child.kill(name);
     }
   }
-  return exitOf(child);
+  return exit;
 }
 
 test("launcher passes arguments, output and exit code on", () => {
@@ -60,7 +57,7 @@ test("launcher without the package of its platform names it", () => {
 });
 
 test("launcher passes SIGTERM on, and the program decides how it ends", async () => {
-  install("trap 'exit 3' TERM; echo ready; while :; do sleep 0.1; done");
+  install("trap 'exit 3' TERM; echo ready; for i in $(seq 100); do sleep 0.1; done");
   assert.equal(await signal("SIGTERM"), 3);
 });
 

@@ -35,10 +35,11 @@ function append(variable, text) {
 function run(args) {
   const token = randomUUID();
   process.stdout.write(`::stop-commands::${token}\n`);
-  const child = spawn("vik", args, { stdio: ["ignore", "inherit", "inherit"] });
+  // Before the start, so that no signal ends this process alone.
   for (const signal of ["SIGINT", "SIGTERM"]) {
     process.on(signal, () => child.kill(signal));
   }
+  const child = spawn("vik", args, { stdio: ["ignore", "inherit", "inherit"] });
   return new Promise((resolve) => {
     const end = (code) => {
       process.stdout.write(`\n::${token}::\n`);

@@ -20,13 +20,14 @@ try {
   process.exit(1);
 }
 
-const child = spawn(program, process.argv.slice(2), { stdio: "inherit" });
+// The handlers come first: a signal that arrives once the program runs must not end this process alone.
 // A terminal sends these to both processes; the program decides how it ends.
 for (const signal of ["SIGINT", "SIGQUIT", "SIGHUP"]) {
   process.on(signal, () => {});
 }
 // A service manager sends this to one.
 process.on("SIGTERM", () => child.kill("SIGTERM"));
+const child = spawn(program, process.argv.slice(2), { stdio: "inherit" });
 child.on("error", (error) => {
   console.error(`error: cannot start ${program}: ${error.message}`);
   process.exit(1);

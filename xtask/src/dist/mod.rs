@@ -243,7 +243,10 @@ mod tests {
             ("KILOBYTES", "7"),
         ];
         let text = fill("control", &values).unwrap();
-        assert!(text.contains("Version: 1.2.3\n") && !text.contains('@'), "{text}");
+        assert!(
+            text.contains("Version: 1.2.3\n") && text.contains("Installed-Size: 7\n"),
+            "{text}"
+        );
         let error = fill("control", &values[..1]).unwrap_err();
         assert!(error.contains("no value for @ARCHITECTURE@"), "{error}");
     }

@@ -23,7 +23,7 @@ agents:
   slow:
     runtime: command
     sandbox: off
-    command: [sh, -c, 'echo $$ >> ../../../../pids; until [ -e ../../../../finish ]; do sleep 0.1; done']
+    command: [sh, -c, 'echo $$ >> ../../../../../pids; until [ -e ../../../../../finish ]; do sleep 0.1; done']
 issues: {pull: {command: cat issues.json, idle_sec: 1}}
 issue:
   stages:
