@@ -87,9 +87,10 @@ impl Oracle {
         Ok(())
     }
 
-    /// Returns whether the last successful pull returned the issue.
+    /// Returns whether the last successful pull returned the issue, and no lookup found since then
+    /// that the tracker does not have it.
     pub(crate) fn is_listed(&self, issue: usize) -> bool {
-        self.pulled[issue].is_some()
+        self.pulled[issue].is_some() && !self.known[issue].missing
     }
 
     /// Checks the removal of files of an issue.
