@@ -23,12 +23,19 @@ afterEach(async () => {
 
 const eventRow = (seq) => page.locator(`.event:not(.loading)[aria-posinset="${seq}"]`);
 const countNodes = () => page.evaluate(() => document.querySelector(".transcript").querySelectorAll("*").length);
-const isInView = (seq) =>
-  eventRow(seq).evaluate((el) => {
+/** Returns whether an event is in view within five seconds: rows are shown before they are scrolled. */
+const isInView = async (seq) => {
+  const check = (el) => {
     const box = el.getBoundingClientRect();
     const list = document.querySelector(".transcript").getBoundingClientRect();
     return box.bottom > list.top && box.top < list.bottom;
-  });
+  };
+  for (let tries = 0; tries < 100; tries += 1) {
+    if (await eventRow(seq).evaluate(check)) return true;
+    await page.waitForTimeout(50);
+  }
+  return false;
+};
 const seekTo = async (seq) => {
   const input = page.getByRole("spinbutton", { name: "Event" });
   await input.fill(String(seq));
