@@ -7,7 +7,7 @@ use vik_core::ids::{AgentName, IssueId, StageName};
 use vik_core::message::Message;
 
 /// The texts of messages as far as a pattern describes them: one character is no white space.
-const TEXT: &str =
+pub(crate) const TEXT: &str =
     r"^[^\x00-\x08\x0B-\x1F\x7F-\x9F]*[^\s\x00-\x08\x0B-\x1F\x7F-\x9F][^\x00-\x08\x0B-\x1F\x7F-\x9F]*$";
 
 /// `POST /api/v1/issues/{id}/messages`.

@@ -159,7 +159,7 @@ impl Client {
     async fn answer_question(&self, answer: &NewAnswer) -> Result<Steered, ClientError> {
         let (text, choice) = match &answer.reply {
             Reply::Text(text) => (Some(text.clone()), None),
-            Reply::Choice(choice) => (None, Some(*choice)),
+            Reply::Choice(choice) => (None, Some(u32::try_from(*choice).unwrap_or(u32::MAX))),
         };
         let body = AnswerQuestion {
             stage: answer.stage.clone(),

@@ -32,7 +32,7 @@ async fn answer(
 ) -> Answer<Steered> {
     let reply = match (body.text, body.choice) {
         (Some(text), None) => Reply::Text(text),
-        (None, Some(choice)) => Reply::Choice(choice),
+        (None, Some(choice)) => Reply::Choice(choice as usize),
         _ => {
             return Err(Refusal::new(
                 axum::http::StatusCode::UNPROCESSABLE_ENTITY,
