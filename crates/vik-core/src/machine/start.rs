@@ -60,14 +60,14 @@ impl IssueMachine {
             .filter(|_| stage.resume && agent.is_some_and(|agent| agent.runtime.can_resume()))
             .filter(|(earlier, _)| *earlier == stage.agent)
             .map(|(_, resume)| resume.clone());
-        let resume_is_some = resume.is_some();
+        let resumes = resume.is_some();
         let start = Start {
             issue: self.issue.clone(),
             stage: stage.clone(),
             run: run.id,
             attempt_id,
             attempt: run.attempts + 1,
-            turn: run.next_turn(stage, resume.is_some()),
+            turn: run.next_turn(stage, resumes),
             previous: run.last.clone(),
             resume,
             budget,
@@ -79,7 +79,7 @@ impl IssueMachine {
                 .as_ref()
                 .and_then(|approved| approved.message.clone()),
             messages,
-            answers: run.answers_for(resume_is_some),
+            answers: run.answers_for(resumes),
             handed_back: self.handed_back.clone(),
         };
         run.hand_over = None;
