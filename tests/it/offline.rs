@@ -1,5 +1,6 @@
 //! Commands of people while no daemon runs: they change the ledger, and the next daemon follows.
 
+use nix::sys::signal::Signal;
 use serde_json::json;
 
 use crate::support::*;
@@ -69,6 +70,74 @@ fn start_is_approved_or_denied() {
         world.vik(args).expect(1);
         world.once().expect(code);
         assert_eq!(world.sessions("1").len(), sessions, "{args:?}");
+    }
+}
+
+#[test]
+fn result_is_approved_or_denied() {
+    let answers: [(&[&str], _, _); 3] = [
+        (&["approve"], "done", ["succeeded"].as_slice()),
+        (&["deny"], "todo", &["failed"]),
+        (&["deny", "--message", "write two"], "todo", &["failed", "failed"]),
+    ];
+    for (answer, state, outcomes) in answers {
+        let world = World::new(&[("1", "todo")])
+            .script("run echo $VIK_ATTEMPT >> ../agents; ok")
+            .attempts(2)
+            .work("verify", json!("echo $VIK_ATTEMPT >> ../verified"))
+            .work("approve", json!({"after": true}));
+        let daemon = world.daemon();
+        let is_pending = || {
+            world
+                .status()
+                .is_some_and(|status| status["approvals"] != json!([]))
+        };
+        eventually("the result waits", is_pending);
+        daemon.signal(Signal::SIGKILL);
+        let _ = daemon.done();
+        let reason = hold_detail(&world);
+        assert!(reason.contains("a person must approve the result"), "{reason}");
+        world.vik(&["approve", "1", "--request", "another"]).expect(1);
+        let mut args = vec![answer[0], "1"];
+        args.extend(&answer[1..]);
+        let done = world.vik(&args).expect(0);
+        assert!(
+            done.err.contains("no daemon is running: recorded"),
+            "{}",
+            done.err
+        );
+        // It has its answer: no other one replaces it.
+        for verb in ["approve", "deny"] {
+            world.vik(&[verb, "1"]).expect(1);
+        }
+
+        let daemon = world.daemon();
+        let ended = || {
+            let sessions = world.sessions("1");
+            sessions
+                .iter()
+                .filter(|session| !session.of_kind("ended").is_empty())
+                .count()
+        };
+        if outcomes.len() == 2 {
+            eventually("the second result waits", is_pending);
+            assert_eq!(ended(), 1);
+            world.vik(&["deny", "1"]).expect(0);
+        }
+        eventually("the attempts have ended", || ended() == outcomes.len());
+        daemon.stop().expect(0);
+        let sessions = world.sessions("1");
+        let found: Vec<_> = sessions
+            .iter()
+            .map(|session| session.ended()["outcome"].clone())
+            .collect();
+        assert_eq!(found, outcomes, "{answer:?}");
+        assert_eq!(world.tracker.state("1").as_deref(), Some(state), "{answer:?}");
+        // Neither agent nor `verify` is repeated for the result that waited.
+        for file in ["agents", "verified"] {
+            let text = std::fs::read_to_string(world.workspace("1").join("..").join(file)).unwrap();
+            assert_eq!(text.lines().count(), outcomes.len(), "{file} {answer:?}");
+        }
     }
 }
 

@@ -11,10 +11,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use vik_api::{Daemon, DaemonState, Explained, Explanation, HoldView, SCHEMA, StageState};
-use vik_core::approval::{Gate, Request};
 use vik_core::changes::Decision;
 use vik_core::decision_kind::DecisionKind;
-use vik_core::ids::{IssueId, StageName};
+use vik_core::ids::IssueId;
 use vik_core::machine::IssueMachine;
 use vik_core::scheduler::{Filter, Hold, Scheduler, nearest};
 use vik_core::time::{Mono, Now};
@@ -168,8 +167,13 @@ fn from_ledger(path: &Path, ledger: &Reader, issue: &IssueId) -> Result<Option<E
         mono: Mono(Duration::ZERO),
     };
     let block = block(ledger, &workflow, issue)?;
-    let results = awaited_results(&stored.machines, issue);
     let (scheduler, _) = Scheduler::restore(Arc::clone(&workflow), Filter::default(), [0; 6], stored, now);
+    // An attempt is left by the last daemon, so these are the stages whose results wait for a person.
+    let results = scheduler.pending_approvals().into_iter();
+    let results = results.filter(|pending| pending.issue == issue && pending.run.active().is_some());
+    let results: HashMap<_, _> = results
+        .map(|pending| (&pending.run.stage, Box::new(pending.request.clone())))
+        .collect();
     let mut explanation = api_view::explanation(&scheduler, &workflow, issue, now);
     if let Some(explanation) = &mut explanation {
         let state = &explanation.issue_state;
@@ -205,18 +209,6 @@ fn from_ledger(path: &Path, ledger: &Reader, issue: &IssueId) -> Result<Option<E
         }
     }
     Ok(explanation)
-}
-
-/// Returns the requests to approve results, by stage. The scheduler forgets them when it is restored,
-/// because the attempts of a daemon report them again.
-fn awaited_results(machines: &[IssueMachine], issue: &IssueId) -> HashMap<StageName, Box<Request>> {
-    let runs = machines.iter().filter(|machine| machine.issue().id == *issue);
-    let runs = runs.flat_map(IssueMachine::runs);
-    runs.filter_map(|run| {
-        let request = run.request().filter(|request| request.gate == Gate::After)?;
-        Some((run.stage.clone(), Box::new(request.clone())))
-    })
-    .collect()
 }
 
 /// Returns what blocked the issue at the end of the last daemon: other issues, with the parked

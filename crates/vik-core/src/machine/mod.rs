@@ -25,6 +25,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 
+use crate::approval::Gate;
 use crate::attempt::{AttemptResult, HandedBack, Start, StopReason};
 use crate::ids::{AttemptId, RunId, StageName};
 use crate::issue::Issue;
@@ -113,8 +114,12 @@ impl IssueMachine {
         self.present = true;
         for run in &mut self.runs {
             match &mut run.phase {
-                // The attempt reports its request again.
-                Phase::Active { awaiting, .. } => *awaiting = None,
+                // The attempt reports the request again if it still waits. Until then only a result
+                // can be answered: the agent that made a call may have ended, and the default answer
+                // to an expired request is due.
+                Phase::Active { awaiting, .. } => {
+                    awaiting.take_if(|request| request.gate != Gate::After || request.until <= now.wall);
+                }
                 Phase::Awaiting { request, until, .. } => *until = now.mono_at(request.until),
                 Phase::Asking { question, until } => {
                     *until = question.timeout.as_ref().map(|timeout| now.mono_at(timeout.at));
