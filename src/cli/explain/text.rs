@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use vik_api::{AttemptView, DecisionView, Explained, Explanation, RunState, RunView, StageState};
-use vik_base::report::{clean, date_time, label, one_line, table_within};
+use vik_base::report::{clean, date_time, label, one_line, table_within, with_local_times};
 
 use crate::cli::explained::attempts;
 use crate::cli::explained::text::{answer, heading, held_by, intent, limits, paragraph};
@@ -106,7 +106,7 @@ fn decisions_text(decisions: &[DecisionView], width: usize) -> String {
                     .as_ref()
                     .map_or_else(|| "-".to_owned(), ToString::to_string),
                 label(&decision.kind),
-                decision.detail.clone(),
+                with_local_times(&decision.detail),
             ]
         })
         .collect();

@@ -137,7 +137,7 @@ pub fn held_by(hold: &HoldView, now: Timestamp) -> String {
     if let Some(freed_by) = &hold.freed_by {
         let _ = write!(text, " Freed by {freed_by}.");
     }
-    text
+    report::with_local_times(&text)
 }
 
 /// Returns scope, constraints and acceptance of each stage and the trust of the issue; empty if

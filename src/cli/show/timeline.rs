@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use unicode_width::UnicodeWidthStr;
 use vik_api::{AttemptView, Explained, RunState, RunView, SpendView};
 use vik_base::report::{
-    clean, clock_time, count, count_short, day_heading, label, one_line, spent_cost, wrap,
+    clean, clock_time, count, count_short, day_heading, label, one_line, spent_cost, with_local_times, wrap,
 };
 use vik_core::changes::Decision;
 use vik_core::decision_kind::DecisionKind;
@@ -98,7 +98,7 @@ fn beside(out: &mut String, head: &str, detail: &[String], width: usize) {
     let text_width = width.saturating_sub(column).max(20);
     let mut lines = detail
         .iter()
-        .flat_map(|text| wrap(&clean(text), text_width))
+        .flat_map(|text| wrap(&clean(&with_local_times(text)), text_width))
         .filter(|line| !line.is_empty());
     let first = if has_room {
         lines.next().unwrap_or_default()

@@ -43,6 +43,33 @@ pub fn utc_offset(at: Timestamp) -> String {
     local(at).strftime("%:z").to_string()
 }
 
+/// Replaces the points in time of a sentence, which records and JSON have in UTC as
+/// `2026-11-26T13:43:12Z`, by the form of [`date_time`].
+///
+/// # Examples
+///
+/// ```
+/// use vik_base::report::with_local_times;
+///
+/// let text = with_local_times("denied at 2026-11-26T13:43:12.5Z.");
+/// assert_eq!(text, "denied at 2026-11-26 13:43:12 +00:00.");
+/// ```
+pub fn with_local_times(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | ':' | '.');
+    for piece in text.split_inclusive(|c| !is_part(c)) {
+        let word = piece.trim_end_matches(|c| !is_part(c) || c == '.');
+        match word.parse().ok().filter(|_: &Timestamp| word.ends_with('Z')) {
+            Some(at) => {
+                out.push_str(&date_time(at));
+                out.push_str(&piece[word.len()..]);
+            }
+            None => out.push_str(piece),
+        }
+    }
+    out
+}
+
 fn local(at: Timestamp) -> Zoned {
     at.to_zoned(TIME_ZONE.get().cloned().unwrap_or(TimeZone::UTC))
 }
@@ -61,5 +88,10 @@ mod tests {
         assert_eq!(day_heading(summer), "2026-07-02 (+02:00)");
         assert_eq!(clock_time(winter), "14:43:12");
         assert_eq!(utc_offset(winter), "+01:00");
+        let mixed = "ü 2026-07-01T22:30:00Z (2026-11-26T13:43:12.25Z) 2026-11-26T13:43:12+01:00 99Z Z.";
+        assert_eq!(
+            with_local_times(mixed),
+            "ü 2026-07-02 00:30:00 +02:00 (2026-11-26 14:43:12 +01:00) 2026-11-26T13:43:12+01:00 99Z Z."
+        );
     }
 }
