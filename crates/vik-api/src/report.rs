@@ -63,9 +63,10 @@ pub struct Figures {
     pub asked: u64,
     /// The charge of these attempts.
     pub spent: SpendView,
-    /// The total duration of the ended attempts.
+    /// The total duration of the ended attempts, each from its start to its end: with hooks, `verify`
+    /// and waits for an approval.
     pub duration_ms: u64,
-    /// The median duration of the ended attempts; `null` if none ended.
+    /// The median of these durations; `null` if no attempt ended.
     pub median_duration_ms: Option<u64>,
 }
 

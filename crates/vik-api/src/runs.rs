@@ -70,7 +70,7 @@ pub struct AttemptView {
     /// When it ended.
     #[schemars(with = "Option<String>")]
     pub ended_at: Option<Timestamp>,
-    /// Its duration.
+    /// The time from its start to the proven end of its agent's processes.
     pub duration_ms: Option<u64>,
     /// Its tokens.
     pub usage: Usage,
