@@ -158,6 +158,9 @@ pub enum Verb {
     /// Print the JSON Schema of workflow.yml
     Schema,
     /// Print shell completions
+    ///
+    /// They know commands and options, for packages. `VIK_COMPLETE=bash vik` prints completions that
+    /// also know the issues, stages and states of the workflow: `source <(VIK_COMPLETE=bash vik)`.
     Completions {
         /// Shell to generate completions for
         shell: clap_complete::Shell,

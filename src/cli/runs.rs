@@ -8,8 +8,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use jiff::Timestamp;
 use vik_api::{RunState, RunView};
 use vik_base::report::{
-    ErrorCode, Exit, Failure, cost_sum, date_time, fitted_table, ledger_failure, one_line, stdout_width,
-    tokens, utc_offset,
+    ErrorCode, Exit, Failure, cost_sum, date_time, fitted_table, ledger_failure, one_line, shared_offset,
+    stdout_width, tokens,
 };
 use vik_control::PointInTime;
 use vik_control::history::selected;
@@ -137,11 +137,10 @@ fn require_known(ledger: Option<&Reader>, issue: &IssueId) -> Result<(), Failure
 
 /// Formats runs as a table, which has fewer columns on a narrow terminal.
 fn text(runs: &[RunView], width: usize) -> String {
-    let mut offsets: Vec<_> = runs.iter().filter_map(started_at).map(utc_offset).collect();
-    offsets.dedup();
-    let (started, time): (_, fn(Timestamp) -> String) = match &offsets[..] {
-        [offset] => (format!("STARTED ({offset})"), minute),
-        _ => ("STARTED".to_owned(), date_time),
+    let offset = shared_offset(runs.iter().filter_map(started_at));
+    let (started, time): (_, fn(Timestamp) -> String) = match offset {
+        Some(offset) => (format!("STARTED ({offset})"), minute),
+        None => ("STARTED".to_owned(), date_time),
     };
     let rows: Vec<_> = runs.iter().map(|run| row(run, time)).collect();
     if width < WIDE {

@@ -244,7 +244,7 @@ fn answer_covers_all_states_of_an_issue() {
 
 #[test]
 fn answer_lines_fit_the_terminal_width() {
-    for width in [80, 120] {
+    for width in [60, 80, 120] {
         let text = text(&waits(), now(), width);
         let answer = text.split("\nAttempts\n").next().unwrap();
         for line in answer.lines().skip(1) {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use vik_api::{AttemptView, DecisionView, Explained, Explanation, RunState, RunView, StageState};
-use vik_base::report::{clean, date_time, label, one_line, table_within, with_local_times};
+use vik_base::report::{clean, date_time, label, one_line, shared_offset, table_within, with_local_times};
 
 use crate::cli::explained::attempts;
 use crate::cli::explained::text::{answer, heading, held_by, intent, limits, paragraph};
@@ -12,6 +12,9 @@ use crate::cli::runs;
 
 /// The maximum number of decisions shown.
 const MAX_DECISIONS: usize = 30;
+
+/// The width from which on the times of decisions have years and seconds.
+const NARROW: usize = 80;
 
 /// Formats the whole explanation, in at most `width` columns if possible.
 pub fn text(explained: &Explained, now: Timestamp, width: usize) -> String {
@@ -21,7 +24,7 @@ pub fn text(explained: &Explained, now: Timestamp, width: usize) -> String {
     if let Some(explanation) = &explained.now {
         out.push_str(&stages(explanation, &answer, now, width));
         out.push_str(&intent(explanation, width));
-        out.push_str(&limits(explanation));
+        out.push_str(&limits(explanation, width));
         if let Some(why) = &explanation.workspace {
             paragraph(&mut out, "workspace: ", &one_line(why, 600), width);
         }
@@ -42,7 +45,7 @@ pub fn text(explained: &Explained, now: Timestamp, width: usize) -> String {
     out.push_str(&decisions_text(&explained.decisions, width));
     if !explained.runs.is_empty() {
         out.push_str("\nAttempts\n");
-        for line in attempts_text(&explained.runs).lines() {
+        for line in attempts_text(&explained.runs, width.saturating_sub(2)).lines() {
             let _ = writeln!(out, "  {line}");
         }
     }
@@ -96,11 +99,19 @@ fn decisions_text(decisions: &[DecisionView], width: usize) -> String {
         return String::new();
     }
     let hidden = decisions.len().saturating_sub(MAX_DECISIONS);
-    let rows: Vec<_> = decisions[hidden..]
+    let shown = &decisions[hidden..];
+    let offset = shared_offset(shown.iter().map(|decision| decision.at));
+    let (when, part) = match &offset {
+        // Without the year and the seconds.
+        Some(offset) if width < NARROW => (format!("WHEN ({offset})"), 5..16),
+        Some(offset) => (format!("WHEN ({offset})"), 0..19),
+        None => ("WHEN".to_owned(), 0..26),
+    };
+    let rows: Vec<_> = shown
         .iter()
         .map(|decision| {
             [
-                date_time(decision.at),
+                date_time(decision.at)[part.clone()].to_owned(),
                 decision
                     .stage
                     .as_ref()
@@ -114,12 +125,12 @@ fn decisions_text(decisions: &[DecisionView], width: usize) -> String {
     if hidden > 0 {
         let _ = writeln!(out, "… {hidden} earlier decisions (use --json to list them)");
     }
-    out.push_str(&table_within(width, ["WHEN", "STAGE", "WHAT", "WHY"], &rows));
+    out.push_str(&table_within(width, [&when, "STAGE", "WHAT", "WHY"], &rows));
     out
 }
 
 /// Formats runs with their attempts.
-fn attempts_text(found: &[RunView]) -> String {
+fn attempts_text(found: &[RunView], width: usize) -> String {
     let mut out = String::new();
     for run in found {
         let _ = writeln!(
@@ -131,26 +142,31 @@ fn attempts_text(found: &[RunView]) -> String {
             one_line(&run.issue_title, 80)
         );
         for attempt in &run.attempts {
-            out.push_str(&attempt_text(attempt, run.state));
+            out.push_str(&attempt_text(attempt, run.state, width));
         }
     }
     out
 }
 
-fn attempt_text(attempt: &AttemptView, run: RunState) -> String {
+fn attempt_text(attempt: &AttemptView, run: RunState, width: usize) -> String {
     let outcome = match attempt.outcome {
         Some(outcome) => outcome.to_string(),
         None if run == RunState::Running => "running".to_owned(),
         None => "not ended yet".to_owned(),
     };
     let result = attempts::result(attempt, &outcome);
-    let mut out = format!("  {} {result}\n", date_time(attempt.started_at));
+    let mut out = String::new();
+    let result = format!("{} {result}", date_time(attempt.started_at));
+    paragraph(&mut out, "  ", &result, width);
     if let Some(reason) = &attempt.reason {
-        let _ = writeln!(out, "    {}", clean(reason.trim_end()).replace('\n', "\n    "));
+        for line in clean(reason.trim_end()).lines() {
+            paragraph(&mut out, "    ", line, width);
+        }
     }
     if let Some(before) = &attempt.resumed_from {
         let _ = writeln!(out, "    resumed the conversation of {before}");
     }
+    // Paths stay whole, so that they can be copied.
     for line in attempts::evidence(attempt) {
         let _ = writeln!(out, "    {line}");
     }

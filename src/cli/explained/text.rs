@@ -172,22 +172,24 @@ pub fn intent(explanation: &Explanation, width: usize) -> String {
 }
 
 /// Returns the cost of the issue so far and its limits.
-pub fn limits(explanation: &Explanation) -> String {
+pub fn limits(explanation: &Explanation, width: usize) -> String {
     let life = &explanation.life;
     let attempts = match life.max_attempts {
         None => count(life.attempts.into(), "attempt"),
         Some(max) => format!("{} of {}", life.attempts, count(max.into(), "attempt")),
     };
-    let mut out = format!("\nLifetime: {attempts}, {}\n", spent(&life.spent, &life.limit));
+    let mut out = "\n".to_owned();
+    let lifetime = format!("Lifetime: {attempts}, {}", spent(&life.spent, &life.limit));
+    paragraph(&mut out, "", &lifetime, width);
     if let Some(day) = &explanation.day
         && day.limit.is_some()
     {
-        let _ = writeln!(
-            out,
+        let today = format!(
             "All issues today ({}, UTC): {}",
             day.date,
             spent(&day.spent, &day.limit)
         );
+        paragraph(&mut out, "", &today, width);
     }
     out
 }

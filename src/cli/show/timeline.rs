@@ -85,7 +85,7 @@ pub fn timeline(life: &TimelineInput<'_>, now: Timestamp, width: usize) -> Strin
     paragraph(&mut out, "", &totals(&explained.runs), width);
     if let Some(explanation) = &explained.now {
         out.push_str(intent(explanation, width).trim_start());
-        out.push_str(limits(explanation).trim_start());
+        out.push_str(limits(explanation, width).trim_start());
     }
     out
 }

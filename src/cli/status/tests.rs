@@ -348,7 +348,7 @@ fn eventful_status_is_shown_at_120_columns() {
 
 #[test]
 fn status_lines_fit_the_terminal_width() {
-    for width in [80, 100, 120, 200] {
+    for width in [66, 80, 100, 120, 200] {
         for line in text(&eventful(), now(), width).lines() {
             assert!(
                 unicode_width::UnicodeWidthStr::width(line) <= width,

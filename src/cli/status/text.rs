@@ -8,8 +8,8 @@ use vik_api::{
     WorkflowView,
 };
 use vik_base::report::{
-    ago, cost, count, date_time, elapsed_suffix, label, one_line, short, spent, table_within, until, when,
-    wrap,
+    ago, cost, count, date_time, elapsed_suffix, fitted_table, label, one_line, short, spent, table_within,
+    until, when, wrap,
 };
 
 use super::{retention, state};
@@ -23,9 +23,12 @@ const MAX_IDS: usize = 4;
 /// From this width on, a session fits on one line.
 const WIDE: usize = 110;
 
+/// The width below which the table of sessions has fewer columns.
+const NARROW: usize = 80;
+
 /// Formats what a daemon does now, in at most `width` columns if possible.
 pub fn text(status: &Status, now: Timestamp, width: usize) -> String {
-    let mut out = head(status, now);
+    let mut out = head(status, now, width);
     out.push_str(&notices(status, now, width));
     if !status.sessions.is_empty() {
         out.push('\n');
@@ -53,26 +56,27 @@ pub fn text(status: &Status, now: Timestamp, width: usize) -> String {
     out
 }
 
-fn head(status: &Status, now: Timestamp) -> String {
+fn head(status: &Status, now: Timestamp, width: usize) -> String {
     let daemon = &status.daemon;
     let since = daemon
         .started_at
         .map(|at| elapsed_suffix(" for ", at, now))
         .unwrap_or_default();
-    let mut out = format!(
-        "vik {}{since} (pid {}) · {} running · {} waiting · {} parked\n",
+    let summary = format!(
+        "vik {}{since} (pid {}) · {} running · {} waiting · {} parked",
         state(daemon.state),
         daemon.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
         status.sessions.len(),
         status.waiting.len() + status.waiting_more,
         status.parked.len(),
     );
+    let pull = last_pull(status.last_pull.as_ref(), status.pulls.failed_in_a_row, now);
+    let mut out = String::new();
+    push_wrapped(&mut out, &summary, width);
     let _ = writeln!(out, "workflow {}", daemon.workflow_path.display());
-    out.push_str(&last_pull(
-        status.last_pull.as_ref(),
-        status.pulls.failed_in_a_row,
-        now,
-    ));
+    for line in pull.lines() {
+        push_wrapped(&mut out, line, width);
+    }
     out
 }
 
@@ -225,7 +229,9 @@ pub(super) fn push_wrapped(out: &mut String, text: &str, width: usize) {
 
 /// Lists what waits for a person: the only list that asks the reader to act.
 fn approvals(approvals: &[ApprovalView], now: Timestamp, width: usize) -> String {
-    let mut out = "WAITING FOR APPROVAL: `vik approve ISSUE` or `vik deny ISSUE`\n".to_owned();
+    let heading = "WAITING FOR APPROVAL: `vik approve ISSUE` or `vik deny ISSUE`";
+    let mut out = String::new();
+    push_wrapped(&mut out, heading, width);
     for approval in approvals {
         let request = &approval.request;
         let text = format!(
@@ -243,8 +249,9 @@ fn approvals(approvals: &[ApprovalView], now: Timestamp, width: usize) -> String
 }
 
 fn questions(questions: &[QuestionView], now: Timestamp, width: usize) -> String {
-    let mut out =
-        "QUESTIONS OF AGENTS: `vik answer ISSUE TEXT` or `vik answer ISSUE --choice N`\n".to_owned();
+    let heading = "QUESTIONS OF AGENTS: `vik answer ISSUE TEXT` or `vik answer ISSUE --choice N`";
+    let mut out = String::new();
+    push_wrapped(&mut out, heading, width);
     for open in questions {
         let question = &open.question;
         let text = format!(
@@ -281,7 +288,12 @@ fn sessions(sessions: &[SessionView], now: Timestamp, width: usize) -> String {
     ];
     if width < WIDE {
         // The activity has its own line.
-        let table = table_within(usize::MAX, header, &facts);
+        let table = if width < NARROW {
+            let rows: Vec<_> = facts.into_iter().map(without_agent).collect();
+            fitted_table(width, without_agent(header), &rows)
+        } else {
+            fitted_table(width, header, &facts)
+        };
         let mut out = String::new();
         for (index, line) in table.lines().enumerate() {
             let _ = writeln!(out, "{line}");
@@ -308,6 +320,11 @@ fn sessions(sessions: &[SessionView], now: Timestamp, width: usize) -> String {
         )
         .collect();
     table_within(width, header, &rows)
+}
+
+/// Leaves out the columns AGENT and IDLE.
+fn without_agent<T>([issue, stage, _, attempt, since, _, tokens, cost]: [T; 8]) -> [T; 6] {
+    [issue, stage, attempt, since, tokens, cost]
 }
 
 fn facts(session: &SessionView, now: Timestamp) -> [String; 8] {

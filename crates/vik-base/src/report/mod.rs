@@ -22,7 +22,9 @@ pub use vik_core::plural::count;
 
 pub use vik_text::{attempt_cost, clean, cost, cost_text, count_short, one_line, short, tokens};
 
-pub use time::{clock_time, date_time, day_heading, set_time_zone, utc_offset, with_local_times};
+pub use time::{
+    clock_time, date_time, day_heading, set_time_zone, shared_offset, utc_offset, with_local_times,
+};
 
 pub use text::{ago, colored, cost_sum, elapsed_suffix, label, spent, spent_cost, tail_lines, until, when};
 

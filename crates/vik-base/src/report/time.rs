@@ -43,6 +43,13 @@ pub fn utc_offset(at: Timestamp) -> String {
     local(at).strftime("%:z").to_string()
 }
 
+/// Returns the offset from UTC that all these points in time have, for the heading of their column.
+pub fn shared_offset(times: impl IntoIterator<Item = Timestamp>) -> Option<String> {
+    let mut offsets = times.into_iter().map(utc_offset);
+    let first = offsets.next()?;
+    offsets.all(|offset| offset == first).then_some(first)
+}
+
 /// Replaces the points in time of a sentence, which records and JSON have in UTC as
 /// `2026-11-26T13:43:12Z`, by the form of [`date_time`].
 ///
@@ -88,6 +95,8 @@ mod tests {
         assert_eq!(day_heading(summer), "2026-07-02 (+02:00)");
         assert_eq!(clock_time(winter), "14:43:12");
         assert_eq!(utc_offset(winter), "+01:00");
+        assert_eq!(shared_offset([winter, winter]).as_deref(), Some("+01:00"));
+        assert_eq!(shared_offset([winter, summer]), None);
         let mixed = "ü 2026-07-01T22:30:00Z (2026-11-26T13:43:12.25Z) 2026-11-26T13:43:12+01:00 99Z Z.";
         assert_eq!(
             with_local_times(mixed),
