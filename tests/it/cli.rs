@@ -207,6 +207,15 @@ fn errors_name_the_remedy() {
 }
 
 #[test]
+fn workflow_of_symphony_is_recognized() {
+    let world = World::new(&[]);
+    let file = world.env.work().join("WORKFLOW.md");
+    std::fs::write(file, "---\ntracker: {kind: linear}\n---\nDo {{ issue.title }}.\n").unwrap();
+    let refused = world.vik(&["run", "--once", "WORKFLOW.md"]).expect(3);
+    assert!(refused.err.contains("coming-from-symphony.md"), "{}", refused.err);
+}
+
+#[test]
 fn broken_workflow_is_reported_with_all_its_faults() {
     let world = World::new(&[]);
     world.env.workflow(

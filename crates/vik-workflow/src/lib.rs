@@ -170,7 +170,12 @@ impl WorkflowFile {
                 let heading = format!("{} is not valid ({count} findings)", file.path.display());
                 let failure = Failure::new(Exit::Workflow, ErrorCode::WorkflowInvalid, heading)
                     .rendered(text)
-                    .hint("run `vik doctor` for details, or `vik doctor --offline` to run no commands");
+                    .hint(match file.path.extension() {
+                        Some(name) if name == "md" => {
+                            "docs/usage/coming-from-symphony.md shows how to convert a `WORKFLOW.md` of Symphony"
+                        }
+                        _ => "run `vik doctor` for details, or `vik doctor --offline` to run no commands",
+                    });
                 Err(Rejected {
                     at: loaded_at,
                     findings,
