@@ -11,7 +11,8 @@ use vik_core::scheduler::Command;
 use vik_orchestrator::api_view;
 
 use super::client::{self, ActionOutcome};
-use super::completion::{issues, stages};
+use super::completion::stages;
+use super::issue_arg::IssueAndText;
 use super::text_input::text;
 use super::{CliResult, print};
 
@@ -25,17 +26,13 @@ use super::{CliResult, print};
                   command is refused in agents and their children."
 )]
 pub struct AnswerQuestionArgs {
-    /// Issue ID
-    #[arg(value_name = "ISSUE", add = issues())]
-    pub issue: String,
-    /// Text of the answer; `-` reads stdin
-    #[arg(value_name = "TEXT")]
-    pub text: Vec<String>,
+    #[command(flatten)]
+    pub issue: IssueAndText,
     /// Read the text from a file
-    #[arg(long, value_name = "FILE", conflicts_with = "text")]
+    #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// Answer with a choice of the question, by its number from 1
-    #[arg(long, value_name = "N", conflicts_with_all = ["text", "file"])]
+    #[arg(long, value_name = "N", conflicts_with = "file")]
     pub choice: Option<usize>,
     /// Stage, if several stages have open questions
     #[arg(long, value_name = "NAME", add = stages())]
@@ -47,11 +44,14 @@ pub struct AnswerQuestionArgs {
 
 pub fn run(workflow: &Path, args: &AnswerQuestionArgs) -> CliResult {
     let reply = match args.choice {
-        Some(number) => Reply::Choice(number),
+        Some(number) => {
+            args.issue.without_text("--choice")?;
+            Reply::Choice(number)
+        }
         None => {
             let text = text(
                 "answer",
-                &args.text,
+                &args.issue.text(),
                 args.file.as_deref(),
                 ErrorCode::AnswerInvalid,
             )?;
@@ -62,14 +62,14 @@ pub fn run(workflow: &Path, args: &AnswerQuestionArgs) -> CliResult {
     let question = args.question.as_deref().map(uuid::Uuid::try_parse).transpose();
     let question = question.map_err(|_| api_view::answer_refused(&AnswerRefusal::OtherQuestion))?;
     let answer = NewAnswer {
-        issue: IssueId::new(args.issue.clone()),
+        issue: IssueId::new(args.issue.id()),
         stage: args.stage.clone().map(StageName::new),
         question: question.map(AttemptId),
         reply,
     };
     match client::act(workflow, Command::AnswerQuestion(answer))? {
         ActionOutcome::Applied(_) => {
-            print(&format!("issue {}: answered\n", one_line(&args.issue, 60)));
+            print(&format!("issue {}: answered\n", one_line(args.issue.id(), 60)));
             Ok(Exit::Done)
         }
         ActionOutcome::Nothing(_) => Err(api_view::answer_refused(&AnswerRefusal::NoQuestion)),

@@ -11,7 +11,7 @@ use vik_core::scheduler::{Command, CommandResult};
 use vik_orchestrator::api_view;
 use vik_workflow::{WorkflowFile, absolute};
 
-use super::completion::issues;
+use super::issue_arg::IssueAndText;
 use super::text_input::text;
 use super::{CliResult, client, history, print, print_json};
 
@@ -25,23 +25,19 @@ use super::{CliResult, client, history, print, print_json};
                   refused in agents and their children."
 )]
 pub struct MessageArgs {
-    /// Issue ID
-    #[arg(value_name = "ISSUE", add = issues())]
-    pub issue: String,
-    /// Text of the message; `-` reads stdin
-    #[arg(value_name = "TEXT")]
-    pub text: Vec<String>,
+    #[command(flatten)]
+    pub issue: IssueAndText,
     /// Read the text from a file
-    #[arg(long, value_name = "FILE", conflicts_with = "text")]
+    #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// Stop the agent's current step for the message, without ending the attempt
     #[arg(long)]
     pub interrupt: bool,
     /// List the messages that wait for an agent
-    #[arg(long, conflicts_with_all = ["text", "file", "interrupt", "withdraw"])]
+    #[arg(long, conflicts_with_all = ["file", "interrupt", "withdraw"])]
     pub list: bool,
     /// Withdraw a message that no agent has taken; --list prints the ids
-    #[arg(long, value_name = "ID", conflicts_with_all = ["text", "file", "interrupt"])]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["file", "interrupt"])]
     pub withdraw: Option<String>,
     /// Print JSON
     #[arg(long)]
@@ -49,17 +45,19 @@ pub struct MessageArgs {
 }
 
 pub fn run(workflow: &Path, args: &MessageArgs) -> CliResult {
-    let issue = IssueId::new(args.issue.clone());
+    let issue = IssueId::new(args.issue.id());
     if args.list {
+        args.issue.without_text("--list")?;
         list(workflow, &issue, args.json)
     } else if let Some(id) = &args.withdraw {
+        args.issue.without_text("--withdraw")?;
         withdraw(workflow, &issue, id, args.json)
     } else {
         let message = NewMessage {
             issue,
             text: text(
                 "message",
-                &args.text,
+                &args.issue.text(),
                 args.file.as_deref(),
                 ErrorCode::MessageInvalid,
             )?,

@@ -23,7 +23,12 @@ pub fn text(
 ) -> Result<String, Failure> {
     let stdin = std::io::stdin();
     let is_stdin = match (file, texts) {
-        (Some(_), _) => false,
+        (Some(_), []) => false,
+        (Some(_), _) => {
+            let problem = format!("the {subject} has a text and a file");
+            let failure = Failure::new(Exit::Usage, ErrorCode::Usage, problem);
+            return Err(failure.hint("use only one of TEXT and --file"));
+        }
         (None, []) if stdin.is_terminal() => {
             let problem = format!("the {subject} has no text");
             let failure = Failure::new(Exit::Usage, ErrorCode::Usage, problem);

@@ -37,7 +37,7 @@ const PATH: &str = "/api/v1/issues/1/messages";
 fn message_to_a_running_agent_waits_is_listed_and_withdrawn() {
     let (world, daemon) = working();
     let sent = world
-        .vik(&["message", "1", "use", "the", "other", "table"])
+        .vik(&["message", "--issue", "1", "use", "the", "other", "table"])
         .expect(0);
     assert!(
         sent.out.contains("stage work") || sent.out.contains("waits"),
@@ -109,6 +109,10 @@ fn bad_messages_are_refused_and_change_nothing() {
     assert!(empty.err.contains("the message is empty"), "{}", empty.err);
     world.vik(&["message", "1", "--file", "missing.txt"]).expect(1);
     world.vik(&["message", "1", "a", "--list"]).expect(2);
+    world.vik(&["message", "--issue", "1", "a", "--list"]).expect(2);
+    world
+        .vik(&["message", "1", "a", "--file", "missing.txt"])
+        .expect(2);
     assert_eq!(texts(&world), [""; 0]);
     // The largest message, escaped as far as JSON can.
     let largest = "\\u0061".repeat(64 * 1024);

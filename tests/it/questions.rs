@@ -57,7 +57,7 @@ fn answer_continues_the_conversation_and_uses_up_no_attempt() {
     let _ = daemon.done();
     let daemon = world.daemon();
     assert_eq!(asked(&world)["id"], question["id"]);
-    let answered = world.vik(&["answer", "1", "--choice", "2"]).expect(0);
+    let answered = world.vik(&["answer", "--issue", "1", "--choice", "2"]).expect(0);
     assert_eq!(answered.out, "issue 1: answered\n");
     done(&world);
     let sessions = world.sessions("1");
@@ -93,7 +93,9 @@ fn agent_that_cannot_resume_gets_question_and_answer_beside_its_prompt() {
     let world = World::new(&[("1", "todo")]).script(ASKS);
     let daemon = world.daemon();
     asked(&world);
-    world.vik(&["answer", "1", "neither:", "a", "view"]).expect(0);
+    world
+        .vik(&["answer", "--issue", "1", "neither:", "a", "view"])
+        .expect(0);
     done(&world);
     let prompt = world.sessions("1")[1].text(".prompt.md");
     for part in ["SCRIPT: count n", "You asked: Which table?", "neither: a view"] {
