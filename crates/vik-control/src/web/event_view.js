@@ -227,21 +227,19 @@ const BODIES = {
       `${truncate(event.tool, 60)}: ${humanize(event.decision)}`,
       event.detail ? ` · ${truncate(event.detail, 500)}` : "",
     ),
-  error: (event, { expanded, redraw }) =>
-    h(
+  error: (event, { expanded, redraw }) => {
+    const remarks = [
+      event.fatal ? "The agent stopped because of this error" : null,
+      event.failure_class ? humanize(event.failure_class) : null,
+      event.http_status ? `HTTP ${event.http_status}` : null,
+    ].filter(Boolean);
+    return h(
       "div",
       {},
       collapsibleText(event.message, `text ${event.seq}`, expanded, redraw),
-      textLine(
-        [
-          event.fatal ? "The agent stopped because of this error" : "Not fatal",
-          event.failure_class ? humanize(event.failure_class) : null,
-          event.http_status ? `HTTP ${event.http_status}` : null,
-        ]
-          .filter(Boolean)
-          .join(" · "),
-      ),
-    ),
+      remarks.length > 0 ? textLine(remarks.join(" · ")) : null,
+    );
+  },
   unknown: (event, { expanded, redraw }) =>
     collapsibleText(JSON.stringify(event.raw ?? null), `text ${event.seq}`, expanded, redraw, "mono code"),
   malformed: (event, { expanded, redraw }) =>

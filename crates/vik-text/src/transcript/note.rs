@@ -142,13 +142,16 @@ pub(super) fn error(
 ) -> Note {
     let style = if fatal { Red } else { Yellow };
     let mut lines = Line::block(style, message);
-    let remarks: Vec<String> = class
+    let mut remarks: Vec<String> = class
         .map(|class| class.to_string())
         .into_iter()
         .chain(http_status.map(|status| format!("HTTP {status}")))
-        .chain((!fatal).then(|| "not fatal".to_owned()))
         .collect();
+    // Anything else that is not fatal can also be a note of Vik.
     if !remarks.is_empty() {
+        if !fatal {
+            remarks.push("not fatal".to_owned());
+        }
         lines.push(Line::of(Dim, &format!("({})", remarks.join(", "))));
     }
     Note::of((style, '!'), lines)
