@@ -195,7 +195,7 @@ fn stored(workflow: &Path, issue: &IssueId) -> Result<MessagesPage, Failure> {
     Ok(MessagesPage {
         schema: SCHEMA,
         issue_id: issue.clone(),
-        messages: machine.messages().iter().map(api_view::message).collect(),
+        messages: api_view::messages(&machine),
         delivery: without_daemon(),
     })
 }
@@ -294,6 +294,7 @@ mod tests {
             at: Timestamp::UNIX_EPOCH,
             interrupt: true,
             session_id: None,
+            in_prompt: false,
         };
         let page = MessagesPage {
             schema: SCHEMA,

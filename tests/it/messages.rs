@@ -179,3 +179,45 @@ fn message_without_a_daemon_waits_for_the_next_attempt() {
     assert_eq!(world.sessions("1").len(), 1);
     assert_eq!(texts(&world), ["from a file"]);
 }
+
+#[test]
+fn message_in_a_prompt_waits_until_a_model_has_answered() {
+    let world = World::new(&[("1", "todo")]).agent("claude_code");
+    let count = world.env.path("attempts").display().to_string();
+    let go = world.env.path("go");
+    let script = format!(
+        "count {count}\non 1 'usage 0 0; fail 529 overloaded; exit 1'\non 2+ 'start; wait-file {}; ok'",
+        go.display()
+    );
+    let world = world
+        .script(&script)
+        .work("approve", json!({"before": true}))
+        .work("resume", json!(false));
+    let daemon = world.daemon();
+    eventually("the start waits for an approval", || {
+        world.vik(&["message", "1", "keep the old format"]).code == 0
+    });
+    world.vik(&["approve", "1"]).expect(0);
+    eventually("the second attempt has started", || {
+        world.sessions("1").len() == 2
+    });
+    let sessions = world.sessions("1");
+    eventually("both have their prompt", || {
+        let mut prompts = sessions.iter().map(|session| session.text(".prompt.md"));
+        prompts.all(|prompt| prompt.contains("keep the old format"))
+    });
+    sessions[0].expect("failed", Some("overloaded"));
+    let page = world.vik(&["message", "1", "--list", "--json"]).expect(0).json();
+    assert_eq!(page["messages"][0]["in_prompt"], true, "{page}");
+    let shown = world.vik(&["message", "1", "--list"]).expect(0).out;
+    assert!(shown.contains("delivered, not taken"), "{shown}");
+    let id = page["messages"][0]["id"].as_str().unwrap();
+    let done = world.vik(&["message", "1", "--withdraw", id]).expect(1);
+    assert!(done.err.contains("may have read"), "{}", done.err);
+    std::fs::write(go, "").unwrap();
+    eventually("the issue is done", || {
+        world.tracker.state("1").as_deref() == Some("done")
+    });
+    assert_eq!(texts(&world), [""; 0]);
+    daemon.stop().expect(0);
+}

@@ -38,6 +38,9 @@ pub struct MessageView {
     pub interrupt: bool,
     /// The attempt that has it and whose agent may read it; `null` if it waits for the next one.
     pub session_id: Option<String>,
+    /// Whether it is in the prompt of that attempt, whose model has not answered yet.
+    #[serde(default)]
+    pub in_prompt: bool,
 }
 
 impl MessagesPage {
@@ -46,7 +49,7 @@ impl MessagesPage {
     pub fn is_delivered(&self, message: &MessageView) -> bool {
         let waits =
             self.delivery.to == DeliveryTo::NextAttempt && self.delivery.session_id == message.session_id;
-        message.session_id.is_some() && !waits
+        message.in_prompt || (message.session_id.is_some() && !waits)
     }
 }
 
@@ -58,6 +61,7 @@ impl From<Message> for MessageView {
             by: message.by,
             at: message.at,
             interrupt: message.interrupt,
+            in_prompt: false,
             session_id: None,
         }
     }

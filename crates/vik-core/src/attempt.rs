@@ -242,6 +242,12 @@ impl AttemptResult {
         self.answered.unwrap_or(self.ran)
     }
 
+    /// Returns whether the agent has read its prompt: its model answered, or it came to its end
+    /// without a model that Vik knows of.
+    pub fn has_read_prompt(&self) -> bool {
+        self.ran && (self.has_answered() || self.ended_turn() || self.has_asked())
+    }
+
     /// Returns whether the agent came to the end of its turn: it succeeded, or only `verify`
     /// failed.
     pub fn ended_turn(&self) -> bool {

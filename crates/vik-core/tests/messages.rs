@@ -1,4 +1,4 @@
-//! Messages of people: where they wait, who gets them, and what refuses them.
+//! Messages of people, and their notes: where they wait, who gets them, and what refuses them.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
@@ -13,8 +13,10 @@ use vik_core::issue::Issue;
 use vik_core::message::{
     MAX_BYTES, MAX_WAITING, Message, MessageRefusal, NewMessage, WaitingMessage, Withdrawal, check_text,
 };
-use vik_core::outcome::Outcome;
-use vik_core::scheduler::{Actor, Command, CommandResult, Effect, Filter, Input, Scheduler};
+use vik_core::outcome::{FailureClass, Outcome};
+use vik_core::scheduler::{
+    Actor, Command, CommandResult, Effect, Filter, HandBack, Input, Scheduler, TakeOver,
+};
 use vik_core::time::{Mono, Now};
 use vik_core::workflow::Workflow;
 
@@ -127,6 +129,10 @@ impl World {
             provider_session_id: Some("conversation".to_owned()),
             ..AttemptResult::new(outcome)
         };
+        self.end_with(start, report);
+    }
+
+    fn end_with(&mut self, start: &Start, report: AttemptResult) {
         let (issue, attempt_id) = (id(), start.attempt_id);
         self.scheduler.handle(
             now(),
@@ -325,4 +331,34 @@ proptest! {
             prop_assert_eq!(waiting, left);
         }
     }
+}
+
+#[test]
+fn note_of_a_person_waits_until_a_model_has_answered() {
+    let mut world = World::new();
+    let start = world.pull("todo").unwrap();
+    world.ask(Command::TakeOver(TakeOver {
+        issue: id(),
+        stage: None,
+        wait: false,
+    }));
+    world.end(&start, Outcome::Cancelled);
+    world.ask(Command::HandBack(HandBack {
+        issue: id(),
+        message: Some("add a test".to_owned()),
+        files: Vec::new(),
+    }));
+    let unanswered = AttemptResult {
+        ran: true,
+        answered: Some(false),
+        failure_class: Some(FailureClass::Network),
+        ..AttemptResult::new(Outcome::Failed)
+    };
+    let start = world.pull("todo").unwrap();
+    assert!(start.handed_back.is_some());
+    world.end_with(&start, unanswered);
+    let start = world.pull("todo").unwrap();
+    assert!(start.handed_back.is_some(), "no model has read it");
+    world.end(&start, Outcome::Succeeded);
+    assert!(world.pull("todo").is_none_or(|start| start.handed_back.is_none()));
 }

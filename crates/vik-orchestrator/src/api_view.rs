@@ -432,12 +432,14 @@ pub fn answer_refused(refusal: &AnswerRefusal) -> Failure {
     }
 }
 
-/// Converts a message that waits for an agent.
-pub fn message(waiting: &WaitingMessage) -> MessageView {
-    MessageView {
+/// Converts the messages that wait for an agent of an issue.
+pub fn messages(machine: &IssueMachine) -> Vec<MessageView> {
+    let view = |waiting: &WaitingMessage| MessageView {
         session_id: waiting.attempt.map(|attempt_id| attempt_id.to_string()),
+        in_prompt: machine.is_in_prompt(waiting),
         ..MessageView::from(waiting.message.clone())
-    }
+    };
+    machine.messages().iter().map(view).collect()
 }
 
 /// Describes a run event on one line.

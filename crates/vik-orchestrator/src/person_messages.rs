@@ -27,7 +27,7 @@ impl Orchestrator {
         Some(MessagesPage {
             schema: SCHEMA,
             issue_id: issue.clone(),
-            messages: machine.messages().iter().map(api_view::message).collect(),
+            messages: api_view::messages(machine),
             delivery: self.delivery(machine),
         })
     }

@@ -18,7 +18,7 @@ function deliveryText({ to, agent, stage, because }) {
 /** Returns whether an agent may have read a message: the attempt that has it may take no messages. */
 function isDelivered({ delivery }, message) {
   const waits = delivery.to === "next_attempt" && delivery.session_id === message.session_id;
-  return Boolean(message.session_id) && !waits;
+  return message.in_prompt || (Boolean(message.session_id) && !waits);
 }
 
 /** Returns the messages of an issue: `load()` fetches them, and `view()` returns their section. */

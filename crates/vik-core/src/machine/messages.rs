@@ -46,12 +46,15 @@ impl IssueMachine {
     pub fn undelivered_messages(&self) -> impl Iterator<Item = (AttemptId, &Message)> {
         self.messages.iter().filter_map(|waiting| {
             let (start, ..) = self.active(waiting.attempt?)?;
-            let is_in_prompt = start
-                .messages
-                .iter()
-                .any(|message| message.id == waiting.message.id);
-            (!is_in_prompt).then_some((start.attempt_id, &waiting.message))
+            (!self.is_in_prompt(waiting)).then_some((start.attempt_id, &waiting.message))
         })
+    }
+
+    /// Returns whether the prompt of an active attempt contains the message.
+    pub fn is_in_prompt(&self, waiting: &WaitingMessage) -> bool {
+        let start = waiting.attempt.and_then(|attempt_id| self.active(attempt_id));
+        let mut messages = start.iter().flat_map(|(start, ..)| &start.messages);
+        messages.any(|message| message.id == waiting.message.id)
     }
 
     /// Gives the messages that wait for an attempt to the one that starts, and returns them.

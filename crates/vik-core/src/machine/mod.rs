@@ -385,8 +385,8 @@ impl IssueMachine {
             self.internal_in_a_row.remove(&start.stage.name);
         }
         let reason = retry::immediate_park_reason(&report, stopped.as_ref());
-        let ran = report.ran;
-        if ran && report.has_answered() {
+        let has_read_prompt = report.has_read_prompt();
+        if has_read_prompt {
             run.on_answers_read(&start);
         }
         run.attempt_ended(&start, stopped, report, after, now);
@@ -395,7 +395,9 @@ impl IssueMachine {
         run.attempts += u32::from(counts && !is_day_limit && !run.continues(&start.stage));
         let fingerprint = self.issue.fingerprint_in(start.stage.when.first_state());
         let events = reason.map(|reason| run.park(reason, fingerprint, Some(after), None, now));
-        self.on_note_read(&start, ran);
+        if has_read_prompt {
+            self.on_note_read(&start);
+        }
         Some(Observation {
             events: events.into_iter().collect(),
             changed: true,

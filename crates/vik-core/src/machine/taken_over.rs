@@ -59,8 +59,8 @@ impl IssueMachine {
     }
 
     /// Drops the note of the person for an attempt whose agent has read it.
-    pub(super) fn on_note_read(&mut self, start: &Start, ran: bool) {
-        if ran && start.handed_back.is_some() {
+    pub(super) fn on_note_read(&mut self, start: &Start) {
+        if start.handed_back.is_some() {
             self.handed_back = None;
         }
     }

@@ -35,6 +35,7 @@ impl<'a> Concluded<'a> {
     /// Resumes an attempt whose end an earlier daemon recorded.
     pub(super) async fn resume(opened: Opened<'a>, ended: Ended) -> Self {
         let Opened { cx, log } = opened;
+        cx.report_recorded_messages(&ended.result);
         let agent = AgentEnd::default();
         cx.close_log(log.into(), &ended, &agent, &cx.output_summaries(Vec::new()));
         let mut concluded = Self {

@@ -105,6 +105,9 @@ impl<'a> EndedTree<'a> {
                 agent.answered = Some(finished.answered);
                 agent.partial_bytes = Some(finished.adapter.live().partial_bytes);
                 cx.evaluate_output(&mut *finished.adapter, &mut agent);
+                if finished.answered || agent.conclusion.ok {
+                    cx.report_prompt_taken();
+                }
                 let log = finished.log.and_then(|mut log| {
                     cx.report_taken_messages(&finished.requests, &mut messages, &mut log)
                         .map_err(Arc::new)?;

@@ -280,6 +280,11 @@ impl OutputReader {
         self.adapter.usage()
     }
 
+    /// Returns whether the agent's model has answered since the attempt started.
+    pub fn has_answered(&self) -> bool {
+        self.answered
+    }
+
     /// Returns whether the agent has printed anything.
     pub fn has_printed(&self) -> bool {
         self.raw.metadata().is_ok_and(|meta| meta.len() > 0)

@@ -4,7 +4,7 @@
 //! runs are sent to it, if its input is open. Each is in the journal, with its lines, before it is
 //! in the file of the agent's input, and in that file once: a daemon may die at any point, and the
 //! next one resumes there. A message that the agent has not taken stays with the scheduler, and is
-//! in the next prompt.
+//! in the next prompt. One in the prompt is taken when the model has answered.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use jiff::Timestamp;
 use vik_agents::AgentRequest;
 use vik_base::{failpoint, report};
+use vik_core::attempt::AttemptResult;
 use vik_core::event::{Event, LogLine, LoggedEvent};
 use vik_core::ids::{AttemptId, MessageId};
 use vik_core::message::Message;
@@ -97,6 +98,10 @@ impl MessageEvents {
         found
     }
 
+    fn has(&self, id: MessageId, state: &str) -> bool {
+        self.logged.contains(&(id, state.to_owned()))
+    }
+
     /// Returns the event of a message in this state, unless the log contains it.
     fn next<'m>(&mut self, message: &'m Message, state: &'static str) -> Option<Event<'m>> {
         let has_text = matches!(state, IN_PROMPT | SENT);
@@ -139,8 +144,8 @@ impl AttemptContext<'_> {
         MessageEvents::read(&self.files.log())
     }
 
-    /// Reports the answers and messages in the prompt of an agent that runs, or has run.
-    pub(super) fn report_prompt_messages(&self, events: &mut MessageEvents, reader: &mut OutputReader) {
+    /// Records the answers and messages in the prompt of an agent that runs, or has run.
+    pub(super) fn log_prompt_messages(&self, events: &mut MessageEvents, reader: &mut OutputReader) {
         for answer in &self.start().answers {
             if events.answered.insert(answer.id)
                 && let Err(error) = reader.append_event(Timestamp::now(), &answer_event(answer))
@@ -154,7 +159,27 @@ impl AttemptContext<'_> {
                 let error = report::chain(&error);
                 tracing::warn!(error, "cannot record a message in the session log");
             }
+        }
+    }
+
+    /// Reports that the agent has read its prompt, with the messages in it. Until its model answers,
+    /// the attempt may still fail in a way that lets the next one start a new conversation.
+    pub(super) fn report_prompt_taken(&self) {
+        for message in &self.start().messages {
             self.attempt.updates.message_taken(message.id);
+        }
+    }
+
+    /// Reports the messages that an attempt has taken whose end an earlier daemon recorded.
+    pub(super) fn report_recorded_messages(&self, result: &AttemptResult) {
+        if result.has_read_prompt() {
+            self.report_prompt_taken();
+        }
+        let events = self.message_events();
+        for (message, _) in self.journal().messages() {
+            if events.has(message.id, TAKEN) {
+                self.attempt.updates.message_taken(message.id);
+            }
         }
     }
 

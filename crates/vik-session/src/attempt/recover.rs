@@ -95,7 +95,7 @@ impl<'a> Opened<'a> {
             }
         }
         if agent.is_some() || reader.has_printed() {
-            cx.report_prompt_messages(&mut cx.message_events(), &mut reader);
+            cx.log_prompt_messages(&mut cx.message_events(), &mut reader);
         }
         let end = vik_proc::recover(&spec, shim, agent, &boot).await;
         let tree = EndedTree {

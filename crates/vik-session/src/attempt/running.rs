@@ -126,9 +126,9 @@ impl<'a> Running<'a> {
             started,
             cx.files.stderr(),
         );
-        let (mut killed, mut warned) = (false, 0);
+        let (mut killed, mut warned, mut is_prompt_taken) = (false, 0, false);
         if agent.handle.agent().is_some() {
-            cx.report_prompt_messages(&mut cx.message_events(), &mut reader);
+            cx.log_prompt_messages(&mut cx.message_events(), &mut reader);
         }
         let mut approvals = cx.tool_call_approvals().unwrap_or_else(|error| {
             agent.fail(&FollowError::Answer(error));
@@ -175,6 +175,9 @@ impl<'a> Running<'a> {
                 () = tokio::time::sleep(reader.poll_wait()) => {
                     let mut polled = reader.poll_slices().await;
                     cx.report_spend(&reader, &mut last_spend);
+                    if reader.has_answered() && !std::mem::replace(&mut is_prompt_taken, true) {
+                        cx.report_prompt_taken();
+                    }
                     if let Some(approvals) =
                         approvals.as_mut().filter(|_| polled.is_ok() && !agent.is_stopping())
                     {

@@ -15,8 +15,8 @@ pub enum AttemptUpdate {
     Spent(Spend),
     /// The request with which the attempt waits for a person; `None` if it no longer waits.
     Awaits(Option<Box<Request>>),
-    /// The agent has taken these messages, or the prompt contained them. Each is reported once, or
-    /// again by a recovered attempt.
+    /// The agent has taken these messages. Each may be reported more than once, also by a recovered
+    /// attempt.
     MessagesTaken(Vec<MessageId>),
     /// The attempt finished. No update follows.
     Finished(Finish),
