@@ -344,3 +344,29 @@ fn killed_takeover_ends_its_session() {
     });
     daemon.stop();
 }
+
+#[test]
+fn interrupt_is_for_the_session_outside_and_not_for_its_lock() {
+    let world = working();
+    let daemon = world.daemon();
+    up(&world, 1);
+    let args = ["takeover", "1", "--open", "--outside", "--yes"];
+    let mut typed = Typed::start(&world, &args, &[]);
+    typed.type_line("echo $$ > pid");
+    let pid = world.workspace("1").join("pid");
+    eventually("the session runs", || {
+        std::fs::read_to_string(&pid).is_ok_and(|text| text.ends_with('\n'))
+    });
+    let vik = Pid::from_raw(typed.child.id().cast_signed());
+    for key in [Signal::SIGINT, Signal::SIGQUIT] {
+        kill(vik, key).unwrap();
+    }
+    let busy = world.vik(&["handback", "1"]).expect(1);
+    assert!(busy.err.contains("close the session"), "{}", busy.err);
+    assert!(typed.child.try_wait().unwrap().is_none());
+    typed.type_line("exit");
+    let (code, shown) = typed.end();
+    assert_eq!(code, Some(0), "{shown}");
+    world.vik(&["handback", "1"]).expect(0);
+    daemon.stop();
+}

@@ -1,8 +1,10 @@
 //! Opens the session of a person in the terminal.
 
 use std::path::Path;
-use std::process::Command;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 use vik_base::report::{ErrorCode, Exit, Failure, clean, describe_exit};
 use vik_proc::{FileLock, Terminal};
@@ -69,35 +71,53 @@ fn is_confirmed(planted: &[String]) -> Result<bool, Failure> {
     .map_err(|error| Failure::failed(ErrorCode::Terminal, "cannot ask", &error))
 }
 
-/// Runs the session with the environment of the person. The lock is held meanwhile.
+/// Runs the session with the environment of the person. The lock is held until it has ended: keys
+/// that interrupt or quit are for the session, and a request to end is passed on to it.
 fn outside(command: &SessionCommand, workdir: &Path, _lock: &FileLock) -> Result<String, Failure> {
     let Some((program, args)) = command.argv.split_first() else {
         return Ok("the agent has no command".to_owned());
+    };
+    let failed = |error: &std::io::Error| {
+        let problem = format!("cannot run {}", clean(program));
+        Failure::failed(ErrorCode::Takeover, problem, error)
     };
     let mut process = Command::new(program);
     process.args(args).current_dir(workdir);
     if let Some((name, value)) = &command.home {
         process.env(name, value);
     }
-    let status = process.status().map_err(|error| {
-        Failure::failed(
-            ErrorCode::Takeover,
-            format!("cannot start {}", clean(program)),
-            &error,
-        )
-    })?;
+    let run = async {
+        let _ignored = (signal(SignalKind::interrupt())?, signal(SignalKind::quit())?);
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut hang_up = signal(SignalKind::hangup())?;
+        let mut child = process.spawn()?;
+        loop {
+            let passed_on = tokio::select! {
+                status = child.wait() => break status,
+                _ = terminate.recv() => Signal::SIGTERM,
+                _ = hang_up.recv() => Signal::SIGHUP,
+            };
+            if let Some(pid) = child.id() {
+                let _ = kill(Pid::from_raw(pid.cast_signed()), passed_on);
+            }
+        }
+    };
+    let status = runtime()?.block_on(run).map_err(|error| failed(&error))?;
     Ok(format!("the session has ended ({status})"))
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed(ErrorCode::Takeover, "cannot start the session", &error))
 }
 
 /// Runs the session on a terminal of its own, in the sandbox of the stage.
 fn inside(session: &PersonSession, folder: &Workspace, lock: FileLock) -> Result<String, Failure> {
     let failed =
         |error: &std::io::Error| Failure::failed(ErrorCode::Terminal, "cannot use the terminal", error);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| failed(&error))?;
-    runtime.block_on(async {
+    runtime()?.block_on(async {
         let mut terminate = signal(SignalKind::terminate()).map_err(|error| failed(&error))?;
         let mut hang_up = signal(SignalKind::hangup()).map_err(|error| failed(&error))?;
         let mut terminal = Terminal::open().map_err(|error| failed(&error))?;
