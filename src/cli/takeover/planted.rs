@@ -5,61 +5,59 @@
 //! the workspace can be such a file.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use vik_core::file_change::RelPath;
 use vik_core::ids::IssueId;
+use vik_core::visible::visible;
 use vik_session::provenance::Trace;
-use vik_workspace::Layout;
 use vik_workspace::changes::small_file;
 use vik_workspace::fs::list_folder;
+use vik_workspace::git::programs::{LEADING_KEYS, PROGRAM_KEYS, fits};
+use vik_workspace::{Layout, git};
 
 /// Files and folders that programs read by themselves when they start in the workspace.
-const PLACES: [&str; 16] = [
+const PLACES: [&str; 27] = [
     ".claude/settings.json",
     ".claude/settings.local.json",
     ".claude/hooks",
     ".claude/agents",
     ".claude/commands",
+    ".claude/skills",
     ".mcp.json",
     ".codex",
+    ".cursor",
     ".gemini",
     ".opencode",
     "opencode.json",
+    "opencode.jsonc",
     ".vex",
+    ".cargo",
+    ".devcontainer",
+    ".dir-locals.el",
     ".envrc",
+    ".exrc",
     ".husky",
-    ".vscode/tasks.json",
-    ".vscode/settings.json",
     ".idea",
+    ".mise.toml",
+    ".nvim.lua",
+    ".vscode/settings.json",
+    ".vscode/tasks.json",
+    ".zed",
+    "mise.toml",
 ];
 
-/// The sections of `.git/config` whose settings can run a program or redirect git.
-const GIT_SECTIONS: [&str; 12] = [
-    "alias",
-    "credential",
-    "diff",
-    "filter",
-    "gpg",
-    "include",
-    "includeif",
-    "merge",
-    "mergetool",
-    "difftool",
-    "pager",
-    "url",
-];
+/// The files of settings in a repository.
+const SETTINGS: [&str; 2] = ["config", "config.worktree"];
 
-/// The settings of `core` that can run a program.
-const CORE_KEYS: [&str; 7] = [
-    "askpass",
-    "editor",
-    "fsmonitor",
-    "gitproxy",
-    "hookspath",
-    "pager",
-    "sshcommand",
+/// Settings that only name a remote repository or ignored files.
+const HARMLESS_KEYS: [&str; 4] = [
+    "core.excludesfile",
+    "remote.*.pushurl",
+    "remote.*.url",
+    "submodule.*.url",
 ];
 
 /// Returns a line for each such file. Those that an attempt of the issue changed say so.
@@ -77,11 +75,36 @@ pub fn list(layout: &Layout, issue: &IssueId, workdir: &Path) -> Vec<String> {
         let suffix = if is_changed { ", changed by an agent" } else { "" };
         lines.push(format!("{place}{suffix}"));
     }
-    for hook in hooks(&workdir.join(".git/hooks")) {
-        lines.push(format!(".git/hooks/{hook}"));
+    lines.extend(in_repository(layout, &workdir.join(".git")));
+    // An agent chooses the names.
+    let lines = lines.iter().map(|line| visible(line).into_owned());
+    lines.collect()
+}
+
+/// Returns a line for each file of the repository that can start programs.
+fn in_repository(layout: &Layout, folder: &Path) -> Vec<String> {
+    match folder.symlink_metadata() {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Vec::new(),
+        Ok(metadata) if metadata.is_dir() => {}
+        _ => return vec![".git: not a folder, but a reference to another repository".to_owned()],
     }
-    for setting in settings(&workdir.join(".git/config")) {
-        lines.push(format!(".git/config: {setting}"));
+    let mut lines = Vec::new();
+    for (name, about) in [
+        ("commondir", "a reference to another repository"),
+        (
+            "modules",
+            "the repositories of submodules, each with settings and hooks",
+        ),
+    ] {
+        if folder.join(name).symlink_metadata().is_ok() {
+            lines.push(format!(".git/{name}: {about}"));
+        }
+    }
+    let hooks = hooks(&folder.join("hooks")).into_iter();
+    lines.extend(hooks.map(|hook| format!(".git/hooks/{hook}")));
+    for name in SETTINGS {
+        let found = settings(layout, &folder.join(name)).unwrap_or_else(|| vec!["cannot be read".to_owned()]);
+        lines.extend(found.iter().map(|setting| format!(".git/{name}: {setting}")));
     }
     lines
 }
@@ -109,67 +132,99 @@ fn hooks(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Returns the names of the settings that can run a program.
-fn settings(config: &Path) -> Vec<String> {
-    let text = match small_file(config) {
+/// Returns the names of the settings in a file that can run a program or lead git to one. `None` if
+/// the file cannot be read: git parses it as it does for the person.
+fn settings(layout: &Layout, file: &Path) -> Option<Vec<String>> {
+    let text = match small_file(file) {
         Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Vec::new(),
-        Err(_) => return vec!["cannot be read".to_owned()],
+        Err(error) if error.kind() == ErrorKind::NotFound => return Some(Vec::new()),
+        Err(_) => return None,
     };
-    let (mut section, mut found) = (String::new(), Vec::new());
-    for line in text.lines().map(str::trim) {
-        let line = match line.strip_prefix('[').and_then(|line| line.split_once(']')) {
-            Some((heading, after)) => {
-                let name = heading.split([' ', '\t', '.', '"']).next().unwrap_or_default();
-                section = name.to_lowercase();
-                after.trim()
-            }
-            None => line,
-        };
-        let key = line
-            .split(['=', ' ', '\t'])
-            .next()
-            .unwrap_or_default()
-            .to_lowercase();
-        if key.is_empty() || key.starts_with(['#', ';']) {
-            continue;
-        }
-        if GIT_SECTIONS.contains(&&*section) || (section == "core" && CORE_KEYS.contains(&&*key)) {
-            found.push(format!("{section}.{key}"));
-        }
-    }
+    let settings = git::local_settings(layout, Some(text)).ok()?;
+    let is_one_of = |patterns: &[&str], key: &str| patterns.iter().any(|pattern| fits(pattern, key));
+    let mut found: Vec<String> = settings
+        .into_iter()
+        .map(|(key, _)| key)
+        .filter(|key| is_one_of(&PROGRAM_KEYS, key) || is_one_of(&LEADING_KEYS, key))
+        .filter(|key| !is_one_of(&HARMLESS_KEYS, key))
+        .collect();
     found.dedup();
-    found
+    Some(found)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn settings_and_hooks_that_run_programs_are_listed() {
-        let folder = tempfile::tempdir().unwrap();
-        let write = |path: &str, text: &str| {
+    fn listed(files: &[(&str, &str)]) -> Vec<String> {
+        let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        for (path, text) in files {
             let path = folder.path().join(path);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
-        };
-        write(
-            ".git/config",
-            "[core]\n\tbare = false\n\tfsmonitor = ./x\n[filter \"lfs\"] clean = y\n[user]\n\tname = n\n",
-        );
-        write(".git/hooks/pre-commit", "");
-        write(".git/hooks/pre-push.sample", "");
-        write(".vscode/tasks.json", "{}");
-        let layout = Layout::at(Path::new("/w/workflow.yml"), folder.path());
+        }
+        let layout = Layout::at(Path::new("/w/workflow.yml"), home.path());
+        list(&layout, &IssueId::new("7"), folder.path())
+    }
+
+    #[test]
+    fn settings_and_hooks_that_run_programs_are_listed() {
+        let config = "[core]\n\tbare = false\n\tfsmonitor = ./x\n[filter \"lfs\"] clean = y\n[user]\n\tname = n\n\
+            [remote \"origin\"]\n\turl = https://example.invalid/x\n\tuploadpack = ./x\n[sequence]\neditor = ./x\n";
+        let files = [
+            (".git/config", config),
+            (".git/hooks/pre-commit", ""),
+            (".git/hooks/pre-push.sample", ""),
+            (".vscode/tasks.json", "{}"),
+        ];
         assert_eq!(
-            list(&layout, &IssueId::new("7"), folder.path()),
+            listed(&files),
             [
                 ".vscode/tasks.json",
                 ".git/hooks/pre-commit",
                 ".git/config: core.fsmonitor",
-                ".git/config: filter.clean",
+                ".git/config: filter.lfs.clean",
+                ".git/config: remote.origin.uploadpack",
+                ".git/config: sequence.editor",
             ]
+        );
+    }
+
+    #[test]
+    fn settings_are_read_as_git_reads_them() {
+        let setting = [".git/config: core.fsmonitor"];
+        assert_eq!(
+            listed(&[(".git/config", "[user] [core] fsmonitor = ./x\n")]),
+            setting
+        );
+        assert_eq!(
+            listed(&[(".git/config", "\u{feff}[core]\nfsmonitor = ./x\n")]),
+            setting
+        );
+        let not_read = [".git/config: cannot be read"];
+        assert_eq!(listed(&[(".git/config", "[core\n")]), not_read);
+        assert_eq!(
+            listed(&[(".git/config.worktree", "[core]\nfsmonitor = ./x\n")]),
+            [".git/config.worktree: core.fsmonitor"]
+        );
+    }
+
+    #[test]
+    fn other_repositories_are_listed_and_names_are_shown() {
+        assert_eq!(
+            listed(&[(".git/commondir", "../x\n"), (".git/modules/m/config", "")]),
+            [
+                ".git/commondir: a reference to another repository",
+                ".git/modules: the repositories of submodules, each with settings and hooks",
+            ]
+        );
+        assert_eq!(
+            listed(&[(".git", "gitdir: x\n")]),
+            [".git: not a folder, but a reference to another repository"]
+        );
+        assert_eq!(
+            listed(&[(".git/hooks/a\u{1b}[2J", "")]),
+            [".git/hooks/a⟦U+001B⟧[2J"]
         );
     }
 }

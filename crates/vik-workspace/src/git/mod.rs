@@ -20,7 +20,7 @@ mod view;
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub use record::{Record, Remote, SavedRecord, local_path, read_record, write_record};
+pub use record::{Record, Remote, SavedRecord, local_path, local_settings, read_record, write_record};
 pub use repository::{WorkTree, is_id};
 pub use run::output;
 pub use take_record::take_record;

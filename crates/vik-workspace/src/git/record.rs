@@ -159,8 +159,11 @@ impl Record {
     }
 }
 
-/// Parses the settings in the text of a file; keys are in lower case except for subsections.
+/// Has git parse the settings in the text of a file; keys are in lower case except for subsections.
 /// Includes are not followed.
+///
+/// # Errors
+/// If git cannot be run, or the text is not a valid file of settings.
 pub fn local_settings(layout: &Layout, text: Option<String>) -> Result<Vec<(String, String)>, GitError> {
     let Some(text) = text else { return Ok(Vec::new()) };
     let id = uuid::Uuid::now_v7().simple();
