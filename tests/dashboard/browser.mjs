@@ -42,5 +42,14 @@ export async function open(browser, url, { width = 1280, height = 900, scheme = 
   return page;
 }
 
+/** Waits until a page of the dashboard shows its data, and gets live updates. */
+export async function waitUntilDrawn(page) {
+  await page.locator("main h1").waitFor();
+  await page.waitForFunction(
+    () => !/Loading…/.test(document.getElementById("main").innerText) && !document.querySelector(".event.loading"),
+  );
+  await page.getByText("Live updates").waitFor({ state: "attached" });
+}
+
 export const hasNoHorizontalScroll = (page) =>
   page.evaluate(() => document.documentElement.scrollWidth <= document.documentElement.clientWidth);

@@ -2,7 +2,7 @@
 // in its whole length, also with hostile text.
 
 import { mkdir, writeFile } from "node:fs/promises";
-import { launch, open } from "./browser.mjs";
+import { launch, open, waitUntilDrawn } from "./browser.mjs";
 import { startMock } from "./mock.mjs";
 import { shrink } from "./png.mjs";
 import { FAILED, HOSTILE_ID, HOSTILE_SESSION, HOSTILE_TITLE, LONG } from "./world.mjs";
@@ -57,11 +57,7 @@ for (const [suffix, options] of Object.entries(SIZES)) {
   const pages = isForDocs ? (suffix ? PAGES : { ...PAGES, ...LIGHT_ONLY }) : { ...PAGES, ...LIGHT_ONLY, ...OTHERS };
   for (const [name, path] of Object.entries(pages)) {
     const page = await open(browser, mock.url + path, { ...options, reducedMotion: "reduce" });
-    await page.locator("main h1").waitFor();
-    await page.waitForFunction(
-      () => !/Loading…/.test(document.getElementById("main").innerText) && !document.querySelector(".event.loading"),
-    );
-    await page.getByText("Live updates").waitFor({ state: "attached" });
+    await waitUntilDrawn(page);
     const png = await page.screenshot({ fullPage: !isForDocs });
     await writeFile(`${folder}/${name}${suffix}.png`, isForDocs ? shrink(png) : png);
     page.assertClean();

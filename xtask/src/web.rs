@@ -1,20 +1,20 @@
 //! `cargo xtask web`: the dashboard in a real browser, and the HTTP API against its own OpenAPI
 //! document. `cargo xtask web shots` makes the pictures of the documentation.
 
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+mod daemon;
+mod live;
+
+use std::path::Path;
+use std::process::Command;
 
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
+use self::daemon::{Daemon, Scene, TOKEN};
 use crate::repo::{self, TaskResult};
 
 /// The version of schemathesis.
 const SCHEMATHESIS: &str = "4.32.5";
-
-/// The timeout of starting a daemon.
-const UP_WITHIN: Duration = Duration::from_secs(60);
 
 /// `cargo xtask web`
 #[derive(Debug, Args)]
@@ -65,9 +65,10 @@ pub fn run(args: &WebArgs) -> TaskResult {
                 .arg(images)
                 .current_dir(&pages),
         )?;
+        live::shots()?;
     }
     if wanted(Part::Daemon) {
-        let daemon = Daemon::start()?;
+        let daemon = Daemon::start(&every_kind())?;
         for tests in ["any.test.mjs", "sign_in.test.mjs"] {
             let mut node = repo::program("node");
             // A link works once: each file gets one of its own.
@@ -77,16 +78,16 @@ pub fn run(args: &WebArgs) -> TaskResult {
         }
     }
     if wanted(Part::Api) {
-        schemathesis(&Daemon::start()?, args)?;
+        schemathesis(&Daemon::start(&every_kind())?, args)?;
     }
     if wanted(Part::Metrics) {
         repo::installed("promtool", "prometheus")?;
-        let daemon = Daemon::start()?;
+        let daemon = Daemon::start(&every_kind())?;
         let header = format!("Authorization: Bearer {TOKEN}");
         let url = format!("http://{}/metrics", daemon.address);
         let curl = ["--silent", "--show-error", "--fail", "--noproxy", "*", "--header"];
         let text = repo::output(Command::new("curl").args(curl).arg(&header).arg(&url))?;
-        let file = daemon.folder.path().join("metrics.txt");
+        let file = daemon.folder().join("metrics.txt");
         repo::write(&file, &text)?;
         let input =
             std::fs::File::open(&file).map_err(|error| format!("cannot read the metrics: {error}"))?;
@@ -108,7 +109,7 @@ fn schemathesis(daemon: &Daemon, args: &WebArgs) -> TaskResult {
     }
     let mut command = Command::new(program);
     command
-        .current_dir(daemon.folder.path())
+        .current_dir(daemon.folder())
         .arg("run")
         .arg(format!("http://{}/api/v1/openapi.json", daemon.address))
         .args(["--header", &format!("Authorization: Bearer {TOKEN}")])
@@ -124,16 +125,7 @@ fn schemathesis(daemon: &Daemon, args: &WebArgs) -> TaskResult {
     repo::run(&mut command)
 }
 
-const TOKEN: &str = "the-token-of-a-test-of-the-api";
-
-/// A real daemon with data of every kind. It is stopped when dropped.
-struct Daemon {
-    folder: tempfile::TempDir,
-    child: Child,
-    vik: PathBuf,
-    address: String,
-}
-
+/// The workflow of a daemon with data of every kind.
 const WORKFLOW: &str = "
 workspace: {root: home}
 agents:
@@ -158,70 +150,14 @@ const ISSUES: &str = r#"[
   {"id": "4", "title": "Much later", "state": "later"}
 ]"#;
 
-impl Daemon {
-    fn start() -> TaskResult<Self> {
-        repo::run(repo::cargo().args(["build", "--quiet", "-p", "vik"]))?;
-        let vik = repo::target().join("debug/vik");
-        let folder = tempfile::tempdir().map_err(|error| format!("cannot create a folder: {error}"))?;
-        repo::write(&folder.path().join("workflow.yml"), WORKFLOW)?;
-        repo::write(&folder.path().join("issues.json"), ISSUES)?;
-        let child = Self::command(&vik, folder.path())
-            .args(["run", "--port", "0"])
-            .stdout(Stdio::null())
-            .spawn()
-            .map_err(|error| format!("cannot start {}: {error}", vik.display()))?;
-        let mut daemon = Self {
-            folder,
-            child,
-            vik,
-            address: String::new(),
-        };
-        let until = Instant::now() + UP_WITHIN;
-        while Instant::now() < until {
-            if let Some(address) = daemon.ready() {
-                daemon.address = address;
-                return Ok(daemon);
-            }
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        Err("the daemon did not start".to_owned())
-    }
-
-    fn command(vik: &Path, folder: &Path) -> Command {
-        let mut command = Command::new(vik);
-        command
-            .current_dir(folder)
-            .env("XDG_STATE_HOME", folder.join("state"))
-            .env("VIK_API_TOKEN", TOKEN)
-            .stdin(Stdio::null());
-        command
-    }
-
-    /// Returns its address once there is data of every kind.
-    fn ready(&self) -> Option<String> {
-        let text =
-            repo::output(Self::command(&self.vik, self.folder.path()).args(["status", "--json"])).ok()?;
-        let status: Value = serde_json::from_str(&text).ok()?;
-        let count = |list: &str| status[list].as_array().map_or(0, Vec::len);
-        (count("sessions") == 2 && count("parked") == 1 && count("waiting") == 1)
-            .then(|| status["api"]["address"].as_str().map(str::to_owned))?
-    }
-
-    /// Returns the link that opens its dashboard.
-    fn link(&self) -> TaskResult<String> {
-        let output = repo::output(Self::command(&self.vik, self.folder.path()).args(["status", "--link"]))?;
-        let link = output
-            .split_whitespace()
-            .find(|token| token.contains("/login#code="));
-        link.map(str::to_owned)
-            .ok_or("`vik status` prints no link".to_owned())
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let _ = repo::run(Self::command(&self.vik, self.folder.path()).args(["stop", "--timeout", "20"]));
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+/// Returns a scene with data of every kind.
+fn every_kind() -> Scene {
+    Scene {
+        workflow: WORKFLOW.to_owned(),
+        issues: ISSUES,
+        is_ready: |status: &Value| {
+            let count = |list: &str| status[list].as_array().map_or(0, Vec::len);
+            count("sessions") == 2 && count("parked") == 1 && count("waiting") == 1
+        },
     }
 }
