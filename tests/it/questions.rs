@@ -246,3 +246,14 @@ fn agent_cannot_answer() {
     assert!(refused.contains("agents must not control"), "{refused}");
     daemon.stop().expect(0);
 }
+
+#[test]
+fn agent_without_a_tool_that_writes_does_not_learn_of_the_file() {
+    let world = World::new(&[("1", "todo")]).agent("claude_code");
+    let world = world
+        .set("/agents/a/permission", json!("read-only"))
+        .set("/agents/a/sandbox", json!("off"));
+    world.once().expect(0);
+    let prompt = world.session("1").text(".prompt.md");
+    assert!(!prompt.contains("VIK_QUESTIONS"), "{prompt}");
+}

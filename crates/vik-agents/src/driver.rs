@@ -4,10 +4,11 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use vik_core::workflow::{AgentProfile, Runtime};
+use vik_core::workflow::{AgentProfile, Runtime, SandboxFiles};
 
 use crate::{
-    Adapter, Conclusion, InitialInput, Launch, LaunchContext, LaunchError, LoginSign, PreviousTotal,
+    Adapter, Conclusion, InitialInput, InputMode, Launch, LaunchContext, LaunchError, LoginSign,
+    PreviousTotal,
 };
 
 /// One kind of agent: how to start it, how to interpret its output, and what belongs to it.
@@ -133,6 +134,13 @@ pub trait Driver: Sync {
     /// Returns the reason why they cannot.
     fn steering(&self, _: &AgentProfile) -> Result<(), &'static str> {
         Err("the runtime has no input for messages")
+    }
+
+    /// Returns whether an agent with this profile can write the file for questions, which is
+    /// outside of the workspace. `files` is the access to the workspace that Vik's sandbox permits;
+    /// `None` without this sandbox.
+    fn can_write_questions(&self, _: &AgentProfile, _files: Option<SandboxFiles>, _: InputMode) -> bool {
+        true
     }
 
     /// Returns the name on PATH of the agent's own program, if it has one.

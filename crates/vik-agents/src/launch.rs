@@ -57,7 +57,8 @@ pub struct LaunchContext<'a> {
     pub input: InputMode,
     /// The paths that the agent may change, for an agent that enforces a scope itself.
     pub scope: Option<&'a Scope>,
-    /// The folder of the file for questions, which the agent may write to.
+    /// The folder of the file for questions, if the agent can write the file; see
+    /// [`Driver::can_write_questions`].
     pub questions: Option<&'a Path>,
     /// Whether the process will run as root.
     pub is_root: bool,

@@ -2,11 +2,13 @@
 
 use super::*;
 
+/// The command with which a model asks.
+const ASK: &str =
+    r#"printf '{"question":"Which table?","choices":["old","new"]}\n' >> "$VIK_QUESTIONS" && echo asked"#;
+
 fn asks_and_continues(test: &str, agent: RealAgent, own_sandbox: bool) {
-    let ask =
-        r#"printf '{"question":"Which table?","choices":["old","new"]}\n' >> "$VIK_QUESTIONS" && echo asked"#;
     let script = json!([
-        {"text": "I ask.", "run": ask, "expect": "VIK_QUESTIONS"},
+        {"text": "I ask.", "run": ASK, "expect": "VIK_QUESTIONS"},
         {"text": "I wait.", "expect": "asked"},
         // Only the first attempt has the first text, so the conversation is the same.
         {"text": "Then the new one.", "expect": "Do the task.", "run": "echo new > table.txt"},
@@ -63,4 +65,102 @@ fn claude_asks_and_continues_with_the_answer() {
 fn steerable_claude_asks_and_continues_with_the_answer() {
     let test = "steerable_claude_asks_and_continues_with_the_answer";
     asks_and_continues(test, RealAgent::Claude, false);
+}
+
+/// An agent that may change nothing asks, and continues after the answer.
+fn asks_without_other_changes(test: &str, agent: RealAgent, changes: &Value, script: Value) {
+    let Some(mut real) = Real::new(test, agent, script) else {
+        return;
+    };
+    for (key, value) in changes.as_object().unwrap() {
+        real.world.put(&format!("/agents/a/{key}"), value.clone());
+    }
+    let world = &real.world;
+    world.once().expect(10);
+    let asked = world.session("1");
+    asked.expect("asked", None);
+    assert_eq!(asked.of_kind("question")[0]["question"], "Which table?");
+    world.vik(&["answer", "1", "new"]).expect(0);
+    world.once().expect(0);
+    real.close();
+    let sessions = world.sessions("1");
+    assert_eq!(
+        sessions[1].expect("succeeded", None)["last_message"],
+        "The new one."
+    );
+    for name in ["first", "second"] {
+        assert!(!world.workspace("1").join(name).exists(), "{name} was written");
+    }
+}
+
+/// Returns a script of a model that has a shell, in both attempts.
+fn shell_script() -> Value {
+    json!([
+        {"run": format!("touch first; {ASK}"), "expect": "VIK_QUESTIONS"},
+        {"text": "I wait.", "expect": "asked"},
+        // The conversation continues in a sandbox of its own.
+        {"run": "touch second; echo again >> \"$VIK_QUESTIONS\"; : > \"$VIK_QUESTIONS\" && echo cleared",
+         "expect": "You asked: Which table?"},
+        {"text": "The new one.", "expect": "cleared"}
+    ])
+}
+
+#[test]
+fn read_only_codex_asks_in_its_own_sandbox() {
+    let test = "read_only_codex_asks_in_its_own_sandbox";
+    let changes = json!({"permission": "read-only", "sandbox": "off"});
+    asks_without_other_changes(test, RealAgent::Codex, &changes, shell_script());
+}
+
+#[test]
+fn read_only_codex_asks_in_the_sandbox_of_vik() {
+    let test = "read_only_codex_asks_in_the_sandbox_of_vik";
+    let changes = json!({"permission": "read-only", "sandbox": "on"});
+    asks_without_other_changes(test, RealAgent::Codex, &changes, shell_script());
+}
+
+#[test]
+fn codex_asks_in_a_sandbox_that_its_flags_select() {
+    let test = "codex_asks_in_a_sandbox_that_its_flags_select";
+    let script = json!([
+        {"run": ASK, "expect": "VIK_QUESTIONS"},
+        {"text": "I wait.", "expect": "asked"},
+        {"text": "The new one.", "expect": "You asked: Which table?"}
+    ]);
+    let changes = json!({"args": {"s": "workspace-write"}, "sandbox": "off"});
+    asks_without_other_changes(test, RealAgent::Codex, &changes, script);
+}
+
+/// Returns a script of a model that only has a tool that writes files.
+fn writing_script() -> Value {
+    let question = r#"{"question":"Which table?"}"#;
+    let write = |path: &str, content: &str| json!([{"write": {"path": path, "content": content}}]);
+    json!([
+        {"tools": write("first", ""), "expect": "VIK_QUESTIONS"},
+        {"tools": [{"read": "$VIK_QUESTIONS"}]},
+        {"tools": write("$VIK_QUESTIONS", question)},
+        {"text": "I wait."},
+        {"tools": write("second", ""), "expect": "You asked: Which table?"},
+        {"text": "The new one."}
+    ])
+}
+
+#[test]
+fn read_only_claude_asks_in_the_sandbox_of_vik() {
+    let test = "read_only_claude_asks_in_the_sandbox_of_vik";
+    let changes = json!({"permission": "read-only", "sandbox": "on"});
+    asks_without_other_changes(test, RealAgent::Claude, &changes, writing_script());
+}
+
+#[test]
+fn claude_that_accepts_edits_asks() {
+    let test = "claude_that_accepts_edits_asks";
+    let script = json!([
+        {"tools": [{"read": "$VIK_QUESTIONS"}]},
+        {"tools": [{"write": {"path": "$VIK_QUESTIONS", "content": r#"{"question":"Which table?"}"#}}]},
+        {"text": "I wait."},
+        {"text": "The new one.", "expect": "You asked: Which table?"}
+    ]);
+    let changes = json!({"args": {"permission-mode": "acceptEdits"}, "sandbox": "off"});
+    asks_without_other_changes(test, RealAgent::Claude, &changes, script);
 }

@@ -1,7 +1,7 @@
 //! The command line of Claude Code.
 
 use vik_core::money::MicroUsd;
-use vik_core::workflow::{AgentProfile, ArgValue, Permission};
+use vik_core::workflow::{AgentProfile, ArgValue, Permission, SandboxFiles};
 
 use super::HOME_VARIABLE;
 use crate::environment::environment;
@@ -49,8 +49,48 @@ const RULES: FlagRules = FlagRules {
     ],
 };
 
-/// The tools that can change something. `Monitor` runs a shell command, too.
-const WRITING_TOOLS: &str = "Bash,Edit,EnterWorktree,Monitor,NotebookEdit,Write";
+/// The tools that can change something, except `Write`. `Monitor` runs a shell command, too.
+const WRITING_TOOLS_BUT_WRITE: &str = "Bash,Edit,EnterWorktree,Monitor,NotebookEdit";
+
+/// Returns whether Claude Code can write the file for questions.
+///
+/// With `permission: read-only` no tool may write without Vik's sandbox, since the user's settings
+/// can allow more than one folder. In a sandbox that protects the workspace, `Write` is left.
+pub(super) fn can_write_questions(profile: &AgentProfile, files: Option<SandboxFiles>) -> bool {
+    if has_flag(profile, &["dangerously-skip-permissions"]) {
+        return true;
+    }
+    match own_permission_mode(profile) {
+        Some(mode) => mode == "bypassPermissions" || mode == ACCEPT_EDITS,
+        None if has_flag(profile, RULES.permission_flags) => false,
+        None => profile.permission != Permission::ReadOnly || files == Some(SandboxFiles::ReadOnly),
+    }
+}
+
+/// The permission mode in which files of the working directories can be changed.
+const ACCEPT_EDITS: &str = "acceptEdits";
+
+/// Returns the permission mode that the profile's own flags select.
+fn own_permission_mode(profile: &AgentProfile) -> Option<&str> {
+    let mut flags = profile.args.iter().rev();
+    flags.find_map(|(name, value)| match value {
+        ArgValue::Text(mode) if name.trim_start_matches('-') == "permission-mode" => Some(mode.as_str()),
+        _ => None,
+    })
+}
+
+/// Returns the rule that allows changes in a folder, whose path is a pattern in it.
+fn edit_rule(folder: &str) -> String {
+    let mut path = String::with_capacity(folder.len());
+    for c in folder.chars() {
+        if matches!(c, '\\' | '*' | '?' | '[' | ']') {
+            path.push('\\');
+        }
+        path.push(c);
+    }
+    // An absolute path has two slashes there.
+    format!("Edit(/{path}/**)")
+}
 
 /// Returns whether the profile's own flags disable the hook that asks before calls. Measured: every
 /// call runs without approval then.
@@ -136,12 +176,25 @@ pub(super) fn launch(driver: &dyn Driver, cx: &LaunchContext<'_>) -> Result<Laun
     if !own.has_permission_flag {
         match profile.permission {
             Permission::ReadOnly => {
-                push(&["--permission-mode", "default", "--disallowedTools", WRITING_TOOLS]);
+                let questions = cx.questions.map(path_text).transpose()?;
+                push(&["--permission-mode", "default", "--disallowedTools"]);
+                match questions {
+                    Some(folder) if cx.in_sandbox => {
+                        push(&[WRITING_TOOLS_BUT_WRITE, "--add-dir", folder]);
+                        push(&["--allowedTools", &edit_rule(folder)]);
+                    }
+                    _ => push(&[&format!("{WRITING_TOOLS_BUT_WRITE},Write")]),
+                }
             }
             Permission::WorkspaceWrite | Permission::Full => {
                 push(&["--permission-mode", "bypassPermissions"]);
             }
         }
+    }
+    if own_permission_mode(profile) == Some(ACCEPT_EDITS)
+        && let Some(questions) = cx.questions
+    {
+        push(&["--add-dir", path_text(questions)?]);
     }
     // The last flag counts: the profile's own one stays if it is lower.
     if let Some(budget) = cx

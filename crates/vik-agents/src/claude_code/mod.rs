@@ -14,7 +14,8 @@
 //! Permissions: Claude Code has no OS sandbox in this mode. `workspace-write` and `full` are
 //! therefore the same, `bypassPermissions`: nobody can answer a prompt, and anything less refuses
 //! `git commit`. `read-only` denies the tools that write, including the shell; a deny rule applies
-//! whatever the user's settings allow.
+//! whatever the user's settings allow. In Vik's sandbox, which protects the workspace then, `Write`
+//! is allowed for the folder of the file for questions.
 
 mod adapter;
 mod control;
@@ -27,11 +28,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 pub(crate) use adapter::ClaudeCode;
-use vik_core::workflow::{AgentProfile, Runtime};
+use vik_core::workflow::{AgentProfile, Runtime, SandboxFiles};
 
 use crate::driver::is_hyphenated_uuid;
 use crate::login::{configured_folder, home_folder};
-use crate::{Adapter, Driver, InitialInput, Launch, LaunchContext, LaunchError, LoginSign, PreviousTotal};
+use crate::{
+    Adapter, Driver, InitialInput, InputMode, Launch, LaunchContext, LaunchError, LoginSign, PreviousTotal,
+};
 
 const HOME_VARIABLE: &str = "CLAUDE_CONFIG_DIR";
 const LOGIN_FILE: &str = ".credentials.json";
@@ -70,6 +73,10 @@ impl Driver for ClaudeCodeDriver {
             true => Err("`args.input-format` demands a prompt as text"),
             false => Ok(()),
         }
+    }
+
+    fn can_write_questions(&self, profile: &AgentProfile, files: Option<SandboxFiles>, _: InputMode) -> bool {
+        launch::can_write_questions(profile, files)
     }
 
     fn default_program(&self) -> Option<&'static str> {

@@ -7,9 +7,9 @@ use vik_core::workflow::{AgentProfile, ArgValue, Permission};
 
 use super::HOME_VARIABLE;
 use crate::environment::environment;
-use crate::flags::{FlagRules, ReservedFlag, own_flags};
+use crate::flags::{FlagRules, OwnFlags, ReservedFlag, has_flag, own_flags};
 use crate::launch::path_text;
-use crate::{Driver, Launch, LaunchContext, LaunchError};
+use crate::{Driver, InputMode, Launch, LaunchContext, LaunchError};
 
 const RULES: FlagRules = FlagRules {
     reserved: &[
@@ -44,6 +44,9 @@ const RULES: FlagRules = FlagRules {
     ],
 };
 
+/// Disables Codex's own sandbox.
+const UNCONFINED: &str = "--dangerously-bypass-approvals-and-sandbox";
+
 /// Few retries: Vik does the long waits.
 const RETRIES: &str = "request_max_retries=2,stream_max_retries=2";
 
@@ -72,36 +75,11 @@ pub(super) fn launch(driver: &dyn Driver, cx: &LaunchContext<'_>) -> Result<Laun
                 instead: "`codex app-server`, which stages with `approve.calls` and `steer: true` use, does not support it",
             });
         }
-        if !cx.in_sandbox && profile.permission == Permission::WorkspaceWrite {
-            push(&["-c", &writable_roots(workdir, cx.questions)?]);
-        }
     } else {
         push(&["--json", "-m", model, "-C", workdir, "--skip-git-repo-check"]);
     }
-    if cx.input.is_open() {
-        // The sandbox is selected when the thread starts.
-    } else if cx.in_sandbox {
-        // Codex's own sandbox cannot be nested in Vik's, which enforces the permission.
-        if let Some(flag) = own_sandbox(profile) {
-            return Err(LaunchError::SecondSandbox { flag });
-        }
-        if !own.has_permission_flag {
-            push(&["--dangerously-bypass-approvals-and-sandbox"]);
-        }
-    } else if !own.has_permission_flag {
-        match profile.permission {
-            Permission::ReadOnly => push(&["-s", "read-only"]),
-            Permission::WorkspaceWrite => {
-                push(&[
-                    "-s",
-                    "workspace-write",
-                    "-c",
-                    &writable_roots(workdir, cx.questions)?,
-                ]);
-            }
-            Permission::Full => push(&["--dangerously-bypass-approvals-and-sandbox"]),
-        }
-    }
+    let permission = permission_args(cx, &own)?;
+    push(&permission.iter().map(String::as_str).collect::<Vec<_>>());
     push(&[
         "-c",
         "analytics.enabled=false",
@@ -185,6 +163,84 @@ pub(super) fn non_interactive_flag(profile: &AgentProfile) -> Option<&str> {
         !taken(name) && !fixed && !matches!(value, ArgValue::Switch(false))
     });
     found.map(|(name, _)| name.as_str())
+}
+
+/// Returns the arguments that select Codex's own sandbox, or disable it.
+fn permission_args(cx: &LaunchContext<'_>, own: &OwnFlags) -> Result<Vec<String>, LaunchError> {
+    let texts = |args: &[&str]| args.iter().map(|arg| (*arg).to_owned()).collect();
+    let (profile, is_open) = (cx.profile, cx.input.is_open());
+    if cx.in_sandbox {
+        // Codex's own sandbox cannot be nested in Vik's, which enforces the permission. A session
+        // with an open input selects it when the thread starts.
+        return match own_sandbox(profile) {
+            _ if is_open => Ok(Vec::new()),
+            Some(flag) => Err(LaunchError::SecondSandbox { flag }),
+            None if own.has_permission_flag => Ok(Vec::new()),
+            None => Ok(texts(&[UNCONFINED])),
+        };
+    }
+    if own.has_permission_flag && !is_open {
+        return match cx.questions {
+            Some(questions) if !is_unconfined(profile) => Ok(texts(&["--add-dir", path_text(questions)?])),
+            _ => Ok(Vec::new()),
+        };
+    }
+    let mut args: Vec<String> = match profile.permission {
+        Permission::ReadOnly if is_open => return Ok(Vec::new()),
+        Permission::ReadOnly => return read_only(cx),
+        Permission::WorkspaceWrite if is_open => Vec::new(),
+        Permission::WorkspaceWrite => texts(&["-s", "workspace-write"]),
+        Permission::Full if is_open => return Ok(Vec::new()),
+        Permission::Full => return Ok(texts(&[UNCONFINED])),
+    };
+    args.extend([
+        "-c".to_owned(),
+        writable_roots(path_text(cx.workdir)?, cx.questions)?,
+    ]);
+    Ok(args)
+}
+
+/// Returns the arguments of a sandbox in which nothing but the file for questions can be written.
+///
+/// A sandbox mode permits no exception. A permission profile does, and takes precedence; a Codex
+/// without such profiles ignores it. The settings of a repository could extend a profile, so its
+/// name cannot be known before.
+fn read_only(cx: &LaunchContext<'_>) -> Result<Vec<String>, LaunchError> {
+    let Some(questions) = cx.questions else {
+        return Ok(vec!["-s".to_owned(), "read-only".to_owned()]);
+    };
+    let (name, folder) = (
+        format!("vik-{}", cx.session_id),
+        toml_string(path_text(questions)?),
+    );
+    let settings = [
+        r#"sandbox_mode="read-only""#.to_owned(),
+        format!(r#"permissions.{name}={{extends=":read-only",filesystem={{{folder}="write"}}}}"#),
+        format!(r#"default_permissions="{name}""#),
+    ];
+    let args = settings
+        .into_iter()
+        .flat_map(|setting| ["-c".to_owned(), setting]);
+    Ok(args.collect())
+}
+
+/// Returns whether Codex can write the file for questions without Vik's sandbox.
+///
+/// `codex app-server` resumes a thread with the sandbox that it had, unless the request selects a
+/// mode, and a mode permits no exception.
+pub(super) fn can_write_questions(profile: &AgentProfile, input: InputMode) -> bool {
+    if input.is_open() && profile.permission == Permission::ReadOnly {
+        return false;
+    }
+    let is_read_only = |value: &ArgValue| matches!(value, ArgValue::Text(text) if text == "read-only");
+    let is_sandbox = |name: &str| matches!(name.trim_start_matches('-'), "sandbox" | "s");
+    let mut flags = profile.args.iter();
+    !flags.any(|(name, value)| is_sandbox(name) && is_read_only(value))
+}
+
+/// Returns whether the flags of a profile disable Codex's own sandbox.
+fn is_unconfined(profile: &AgentProfile) -> bool {
+    own_sandbox(profile).is_none() && !has_flag(profile, &["full-auto", "approve-for-me"])
 }
 
 /// Returns the setting that makes `.git` of the workspace and the folder for questions writable in

@@ -18,7 +18,8 @@
 //! In the latter `.git` of the workspace is made writable, because Codex keeps it read-only
 //! otherwise and `git commit` fails. If `.git` is a file (a linked worktree), the repository behind
 //! it stays read-only: pass its path with `-c` `sandbox_workspace_write.writable_roots`, or use
-//! `full`, which is `--dangerously-bypass-approvals-and-sandbox`.
+//! `full`, which is `--dangerously-bypass-approvals-and-sandbox`. The folder of the file for
+//! questions is writable in both.
 
 mod adapter;
 mod launch;
@@ -30,11 +31,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 pub(crate) use adapter::Codex;
-use vik_core::workflow::{AgentProfile, Runtime};
+use vik_core::workflow::{AgentProfile, Runtime, SandboxFiles};
 
 use crate::driver::is_hyphenated_uuid;
 use crate::login::configured_folder;
-use crate::{Adapter, Driver, InitialInput, Launch, LaunchContext, LaunchError, LoginSign, PreviousTotal};
+use crate::{
+    Adapter, Driver, InitialInput, InputMode, Launch, LaunchContext, LaunchError, LoginSign, PreviousTotal,
+};
 
 const HOME_VARIABLE: &str = "CODEX_HOME";
 const LOGIN_FILE: &str = "auth.json";
@@ -72,6 +75,15 @@ impl Driver for CodexDriver {
             Some(_) => Err("its `args` contain a flag that `codex app-server` does not support"),
             None => Ok(()),
         }
+    }
+
+    fn can_write_questions(
+        &self,
+        profile: &AgentProfile,
+        files: Option<SandboxFiles>,
+        input: InputMode,
+    ) -> bool {
+        files.is_some() || launch::can_write_questions(profile, input)
     }
 
     fn default_program(&self) -> Option<&'static str> {

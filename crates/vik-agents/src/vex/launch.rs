@@ -3,7 +3,7 @@
 use vik_core::money::MicroUsd;
 use vik_core::workflow::{AgentProfile, ArgValue, Permission};
 
-use super::HOME_VARIABLE;
+use super::{HOME_VARIABLE, READ_ONLY};
 use crate::environment::environment;
 use crate::flags::{FlagRules, ReservedFlag, own_flags};
 use crate::launch::path_text;
@@ -63,6 +63,20 @@ const RULES: FlagRules = FlagRules {
 /// The variable with the scope of vex.
 const SCOPE_ENV: &str = "VIK_SCOPE";
 
+/// Returns the permission of vex: the profile's own flag, or the profile's permission.
+pub(super) fn permission(profile: &AgentProfile) -> &str {
+    let mut flags = profile.args.iter().rev();
+    let own = flags.find_map(|(name, value)| match value {
+        ArgValue::Text(text) if name.trim_start_matches('-') == "permission" => Some(text.as_str()),
+        _ => None,
+    });
+    own.unwrap_or(match profile.permission {
+        Permission::ReadOnly => READ_ONLY,
+        Permission::WorkspaceWrite => "workspace-write",
+        Permission::Full => "full",
+    })
+}
+
 /// Returns the number of one of the profile's own flags.
 fn own_number<T: std::str::FromStr>(profile: &AgentProfile, flag: &str) -> Option<T> {
     let (_, value) = profile
@@ -111,12 +125,7 @@ pub(super) fn launch(driver: &dyn Driver, cx: &LaunchContext<'_>) -> Result<Laun
     }
     push(&["-C", path_text(cx.workdir)?]);
     if !own.has_permission_flag {
-        let permission = match profile.permission {
-            Permission::ReadOnly => "read-only",
-            Permission::WorkspaceWrite => "workspace-write",
-            Permission::Full => "full",
-        };
-        push(&["--permission", permission]);
+        push(&["--permission", permission(profile)]);
     }
     if cx.scope.is_some() {
         push(&["--scope-env", SCOPE_ENV]);

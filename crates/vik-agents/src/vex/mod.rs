@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 pub(crate) use adapter::Vex;
-use vik_core::workflow::{AgentProfile, Runtime};
+use vik_core::workflow::{AgentProfile, Runtime, SandboxFiles};
 
 use crate::login::configured_folder;
 use crate::{
@@ -30,6 +30,8 @@ use crate::{
 };
 
 const HOME_VARIABLE: &str = "VEX_HOME";
+/// The permission without which vex has no tool that writes.
+const READ_ONLY: &str = "read-only";
 const MAX_SESSION_ID_BYTES: usize = 128;
 
 pub(crate) struct VexDriver;
@@ -69,6 +71,10 @@ impl Driver for VexDriver {
 
     fn steering(&self, _: &AgentProfile) -> Result<(), &'static str> {
         Ok(())
+    }
+
+    fn can_write_questions(&self, profile: &AgentProfile, _: Option<SandboxFiles>, _: InputMode) -> bool {
+        launch::permission(profile) != READ_ONLY
     }
 
     fn version_args(&self) -> &'static [&'static str] {

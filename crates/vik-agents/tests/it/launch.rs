@@ -8,7 +8,7 @@ use vik_agents::{InputMode, Launch, LaunchContext, LaunchError, driver};
 use vik_core::limits::Limit;
 use vik_core::money::MicroUsd;
 use vik_core::scope::Scope;
-use vik_core::workflow::{AgentProfile, ArgValue, Permission, Price, Runtime};
+use vik_core::workflow::{AgentProfile, ArgValue, Permission, Price, Runtime, SandboxFiles};
 
 const SESSION: uuid::Uuid = uuid::Uuid::from_u128(0x0123_4567_89ab_7def_8123_4567_89ab_cdef);
 
@@ -393,4 +393,93 @@ fn terminal_session_resumes_the_conversation() {
     let command = profile(Runtime::Command);
     let session = driver(Runtime::Command).terminal_session(&context(&command, &environment));
     assert_eq!(session, Ok(None));
+}
+
+#[test]
+fn launch_of_agents_that_may_only_write_questions() {
+    let environment = environment();
+    let mut all = String::new();
+    let mut note = |name: &str, profile: &AgentProfile, in_sandbox| {
+        let cx = LaunchContext {
+            in_sandbox,
+            questions: Some(Path::new("/state/a [1].questions")),
+            ..context(profile, &environment)
+        };
+        let launch = launch(&cx).unwrap();
+        let is_relevant = |arg: &&String| {
+            let key = arg.split(['.', '=']).next().unwrap_or_default();
+            !matches!(key, "analytics" | "model_provider" | "model_providers")
+        };
+        let args: Vec<_> = launch.argv.iter().filter(is_relevant).cloned().collect();
+        writeln!(all, "{name}\n    {}", args.join("\n    ")).unwrap();
+    };
+    let read_only = |runtime| AgentProfile {
+        permission: Permission::ReadOnly,
+        ..profile(runtime)
+    };
+    note("codex read-only", &read_only(Runtime::Codex), false);
+    let own = AgentProfile {
+        args: vec![("s".to_owned(), ArgValue::Text("workspace-write".to_owned()))],
+        ..profile(Runtime::Codex)
+    };
+    note("codex with its own flag", &own, false);
+    note(
+        "claude_code read-only in Vik's sandbox",
+        &read_only(Runtime::ClaudeCode),
+        true,
+    );
+    note("claude_code read-only", &read_only(Runtime::ClaudeCode), false);
+    insta::assert_snapshot!(all);
+}
+
+#[test]
+fn file_for_questions_is_writable_by_permission_sandbox_and_flags() {
+    let (sandboxed, roomy) = (Some(SandboxFiles::ReadOnly), Some(SandboxFiles::Workspace));
+    let read_only = |runtime| AgentProfile {
+        permission: Permission::ReadOnly,
+        ..profile(runtime)
+    };
+    let with = |runtime, flag: &str, value: &str| AgentProfile {
+        args: vec![(flag.to_owned(), ArgValue::Text(value.to_owned()))],
+        ..profile(runtime)
+    };
+    let check = |profile: &AgentProfile, files, input, expected| {
+        let driver = driver(profile.runtime);
+        let found = driver.can_write_questions(profile, files, input);
+        assert_eq!(found, expected, "{profile:?} {files:?} {input:?}");
+    };
+    for runtime in [
+        Runtime::Codex,
+        Runtime::ClaudeCode,
+        Runtime::Vex,
+        Runtime::Command,
+    ] {
+        for files in [None, sandboxed, roomy] {
+            check(&profile(runtime), files, InputMode::Prompt, true);
+        }
+    }
+    let codex = read_only(Runtime::Codex);
+    check(&codex, None, InputMode::Prompt, true);
+    check(&codex, None, InputMode::Messages, false);
+    check(&codex, sandboxed, InputMode::Messages, true);
+    let own = with(Runtime::Codex, "s", "workspace-write");
+    check(&own, None, InputMode::Prompt, true);
+    let own = with(Runtime::Codex, "--sandbox", "read-only");
+    check(&own, None, InputMode::Prompt, false);
+    let claude = read_only(Runtime::ClaudeCode);
+    check(&claude, None, InputMode::Prompt, false);
+    check(&claude, roomy, InputMode::Prompt, false);
+    check(&claude, sandboxed, InputMode::Approvals, true);
+    for (mode, expected) in [
+        ("plan", false),
+        ("acceptEdits", true),
+        ("bypassPermissions", true),
+    ] {
+        let own = with(Runtime::ClaudeCode, "permission-mode", mode);
+        check(&own, None, InputMode::Prompt, expected);
+    }
+    check(&read_only(Runtime::Vex), sandboxed, InputMode::Prompt, false);
+    let own = with(Runtime::Vex, "permission", "full");
+    check(&own, None, InputMode::Prompt, true);
+    check(&read_only(Runtime::Command), sandboxed, InputMode::Prompt, true);
 }

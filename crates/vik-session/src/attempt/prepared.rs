@@ -83,6 +83,7 @@ impl<'a> Prepared<'a> {
             .map_err(|error| broken("cannot create the agent's home", &error))?;
         let mut profile = cx.spec.profile.clone();
         resolve_base_url(&mut profile, &host.workflow_dir);
+        let questions = cx.can_ask().then(|| cx.files.questions_dir());
         let launch = driver(profile.runtime)
             .launch(&LaunchContext {
                 profile: &profile,
@@ -98,7 +99,7 @@ impl<'a> Prepared<'a> {
                 in_sandbox: cx.sandbox_policy().is_some(),
                 input,
                 scope: start.intent.scope.as_ref(),
-                questions: Some(&cx.files.questions_dir()),
+                questions: questions.as_deref(),
                 is_root: nix::unistd::geteuid().is_root(),
                 environment: &host.environment.shared(),
             })

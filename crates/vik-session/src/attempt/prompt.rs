@@ -69,7 +69,9 @@ impl ScriptRunner<'_> {
         added.push_str(&questions::answers_section(&self.cx.start().answers, &fence));
         added.push_str(&messages::prompt_section(&self.cx.start().messages));
         added.push_str(&self.cx.output_section(&source, &fence));
-        added.push_str(&questions::section(&questions::file(self.cx.files)));
+        if self.cx.can_ask() {
+            added.push_str(&questions::section(&questions::file(self.cx.files)));
+        }
         let written = self.write_prompt(workdir, &prompt.parts, &fence, &added).await;
         if written.is_err() && self.cx.disk_fails().await {
             return written;

@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use tokio::task::spawn_blocking;
+use vik_agents::driver;
 use vik_base::failpoint;
 use vik_base::report::one_line;
 use vik_core::event::Event;
@@ -32,7 +33,7 @@ pub fn file(files: &AttemptFiles) -> PathBuf {
     files.questions_dir().join(FILE_NAME)
 }
 
-/// Returns the section of every prompt about questions.
+/// Returns the section about questions in the prompt of an agent that can write the file.
 pub fn section(file: &Path) -> String {
     format!(
         "\n\n---\nVik: if you need a person\n\nIf you cannot go on without a decision or help of a person, do not guess: append one \
@@ -68,6 +69,13 @@ pub(super) fn answers_section(answers: &[AnsweredQuestion], fence: &Fence) -> St
 }
 
 impl AttemptContext<'_> {
+    /// Returns whether the agent can write the file in which it asks.
+    pub(super) fn can_ask(&self) -> bool {
+        let profile = &self.spec.profile;
+        let files = self.sandbox_policy().map(|policy| policy.files);
+        driver(profile.runtime).can_write_questions(profile, files, self.input_mode())
+    }
+
     /// Creates the file in which the agent asks, and lets its sandbox write to it.
     pub(super) fn prepare_questions(
         &self,

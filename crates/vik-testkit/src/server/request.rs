@@ -116,6 +116,21 @@ impl<'a> ModelRequest<'a> {
         texts
     }
 
+    /// Returns a path of a script. `$VIK_QUESTIONS` is the path that the latest prompt names before
+    /// this variable.
+    pub(crate) fn path(&self, path: &str) -> String {
+        let named = || {
+            let texts = self.user_texts();
+            let mut before = texts
+                .iter()
+                .rev()
+                .filter_map(|text| text.split_once("` (`$VIK_QUESTIONS`"));
+            before.next()?.0.rsplit_once('`').map(|(_, path)| path.to_owned())
+        };
+        let named = (path == "$VIK_QUESTIONS").then(named).flatten();
+        named.unwrap_or_else(|| path.to_owned())
+    }
+
     /// Returns whether the model has not answered yet.
     pub(crate) fn is_fresh(&self) -> bool {
         let list = if self.dialect == Dialect::Responses {

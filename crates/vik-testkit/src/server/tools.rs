@@ -67,44 +67,50 @@ pub(crate) fn translate(tool: &Tool, request: &ModelRequest<'_>) -> Result<Call,
             if let Some(write) = offered(WRITE) {
                 return Ok(call(
                     write,
-                    vec![(PATH_KEYS, json!(path)), (CONTENT_KEYS, json!(content))],
+                    vec![
+                        (PATH_KEYS, json!(request.path(path))),
+                        (CONTENT_KEYS, json!(content)),
+                    ],
                 ));
             }
             if freeform_patch.is_some() {
-                return Ok(patch(&add_patch(path, content)));
+                return Ok(patch(&add_patch(&request.path(path), content)));
             }
             let shell = offered(RUN).ok_or_else(missing)?;
             Ok(call(
                 shell,
-                vec![(COMMAND_KEYS, json!(write_command(path, content)))],
+                vec![(COMMAND_KEYS, json!(write_command(&request.path(path), content)))],
             ))
         }
         Tool::Edit { path, old, new } => {
             if let Some(edit) = offered(EDIT) {
                 let arguments = vec![
-                    (PATH_KEYS, json!(path)),
+                    (PATH_KEYS, json!(request.path(path))),
                     (OLD_KEYS, json!(old)),
                     (NEW_KEYS, json!(new)),
                 ];
                 return Ok(call(edit, arguments));
             }
             if freeform_patch.is_some() {
-                return Ok(patch(&update_patch(path, old, new)));
+                return Ok(patch(&update_patch(&request.path(path), old, new)));
             }
             let shell = offered(RUN).ok_or_else(missing)?;
             Ok(call(
                 shell,
-                vec![(COMMAND_KEYS, json!(edit_command(path, old, new)))],
+                vec![(COMMAND_KEYS, json!(edit_command(&request.path(path), old, new)))],
             ))
         }
         Tool::Read(path) => {
             if let Some(read) = offered(READ) {
-                return Ok(call(read, vec![(PATH_KEYS, json!(path))]));
+                return Ok(call(read, vec![(PATH_KEYS, json!(request.path(path)))]));
             }
             let shell = offered(RUN).ok_or_else(missing)?;
             Ok(call(
                 shell,
-                vec![(COMMAND_KEYS, json!(format!("cat {}", quoted(path))))],
+                vec![(
+                    COMMAND_KEYS,
+                    json!(format!("cat {}", quoted(&request.path(path)))),
+                )],
             ))
         }
         Tool::Call {
