@@ -105,6 +105,13 @@ impl Drop for Running {
     }
 }
 
+/// Returns the program under test: that of this build, or a packaged one (`cargo xtask dist-check
+/// sandbox`).
+fn program() -> PathBuf {
+    let packaged = std::env::var_os("VIK_UNDER_TEST");
+    packaged.map_or_else(|| env!("CARGO_BIN_EXE_vik").into(), PathBuf::from)
+}
+
 fn text(path: &Path) -> String {
     String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned()
 }
@@ -118,7 +125,7 @@ impl World {
 
     /// Does the same in another folder than the one for temporary files.
     pub fn below(parent: &Path, issues: &[(&str, &str)]) -> Self {
-        let env = TestEnv::below(parent, env!("CARGO_BIN_EXE_vik"));
+        let env = TestEnv::below(parent, program());
         let tracker = env.tracker(issues);
         let flow = json!({
             "workspace": {"root": "home"},

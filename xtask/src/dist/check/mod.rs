@@ -6,6 +6,7 @@ mod program;
 mod upgrade;
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
@@ -18,7 +19,7 @@ use crate::repo::{self, TaskResult};
 /// `cargo xtask dist-check`
 #[derive(Debug, Args)]
 pub struct DistCheckArgs {
-    /// Parts to check [default: all but bench]
+    /// Parts to check [default: all but those that are marked]
     #[arg(value_name = "PART", value_enum)]
     parts: Vec<Part>,
     /// Package of the version before, for `upgrade` [default: this source with a lower version]
@@ -41,10 +42,19 @@ enum Part {
     Npm,
     /// An upgrade of the .deb below a running daemon, and a ledger of a newer version
     Upgrade,
+    /// The formula and the flake, parsed by Ruby and Nix
+    Recipes,
     /// Workflows and actions of GitHub, with actionlint, zizmor and shellcheck
     Workflows,
+    /// Attempts to escape from the sandbox of the packaged program; only when named
+    Sandbox,
     /// CPU and memory of the packaged program; only when named
     Bench,
+}
+
+/// What runs when no part is named.
+fn by_default(part: Part) -> bool {
+    !matches!(part, Part::Sandbox | Part::Bench)
 }
 
 pub fn run(args: &DistCheckArgs) -> TaskResult {
@@ -54,7 +64,7 @@ pub fn run(args: &DistCheckArgs) -> TaskResult {
     };
     let scratch = tempfile::tempdir().map_err(|error| format!("cannot create a folder: {error}"))?;
     let wanted = |part: Part| match args.parts.as_slice() {
-        [] => part != Part::Bench,
+        [] => by_default(part),
         named => named.contains(&part),
     };
     for part in Part::value_variants().iter().filter(|part| wanted(**part)) {
@@ -76,7 +86,9 @@ fn check(part: Part, release: &Release, target: Target, folder: &Path, before: O
         Part::Wheel => install::wheel(release, target, folder)?,
         Part::Npm => install::npm(release, target, folder)?,
         Part::Upgrade => return upgrade::check(release, target, folder, before),
+        Part::Recipes => return recipes(release),
         Part::Workflows => return workflows(),
+        Part::Sandbox => return sandbox(release, target, folder),
         Part::Bench => return bench(release, target, folder),
     };
     for path in &installed.files {
@@ -87,6 +99,16 @@ fn check(part: Part, release: &Release, target: Target, folder: &Path, before: O
     let home = Home::new(&folder.join("home"), &installed.vik)?;
     home.expect_version(&release.version)?;
     home.run_example(installed.example.as_deref())
+}
+
+/// Parses the recipes. They name files of a published release, so they cannot be built before.
+fn recipes(release: &Release) -> TaskResult {
+    repo::installed("ruby", "ruby")?;
+    repo::output(repo::program("ruby").args(["-wc"]).arg(release.file("vik.rb")))?;
+    repo::installed("nix-instantiate", "nix-bin")?;
+    let parse = ["--parse", "--option", "experimental-features", "flakes"];
+    repo::output(repo::program("nix-instantiate").args(parse).arg(release.file("flake.nix")))?;
+    Ok(())
 }
 
 /// Checks the workflows and actions, and their scripts.
@@ -101,10 +123,23 @@ fn workflows() -> TaskResult {
     repo::output(repo::program("shellcheck").arg(script)).map(|_| ())
 }
 
+/// Runs the tests of the sandbox with the program of the archive.
+fn sandbox(release: &Release, target: Target, folder: &Path) -> TaskResult {
+    let Installed { vik, .. } = install::tarball(release, target, folder)?;
+    let filter = "test(/^(escape|sandbox|secrets)::/)";
+    let tests = ["test", "--no-agents", "--package=vik", "--test=it", "-E", filter];
+    repo::run(own_program()?.args(tests).env("VIK_UNDER_TEST", vik))
+}
+
 /// Measures the program of the archive with the scenarios in which an allocator matters.
 fn bench(release: &Release, target: Target, folder: &Path) -> TaskResult {
     let Installed { vik, .. } = install::tarball(release, target, folder)?;
-    let own = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
     let scenarios = ["bench", "events", "crowd", "--alone", "--vik"];
-    repo::run(repo::program(&own.to_string_lossy()).args(scenarios).arg(vik))
+    repo::run(own_program()?.args(scenarios).arg(vik))
+}
+
+/// Returns a command that runs this program again.
+fn own_program() -> TaskResult<Command> {
+    let own = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
+    Ok(repo::program(&own.to_string_lossy()))
 }
