@@ -6,7 +6,8 @@ use clap::Args;
 use vik_api::Action;
 use vik_base::report::{ErrorCode, Exit, Failure, one_line};
 use vik_core::ids::IssueId;
-use vik_core::message::MAX_BYTES;
+use vik_core::message::check_optional_text;
+use vik_orchestrator::api_view;
 use vik_workflow::{WorkflowFile, absolute};
 
 use super::client::{self, ActionOutcome};
@@ -30,12 +31,8 @@ pub struct HandbackArgs {
 
 /// Ends the hold of `vik takeover`.
 pub fn run(workflow: &Path, args: &HandbackArgs) -> CliResult {
-    let message = args.message.clone().filter(|message| !message.trim().is_empty());
-    if message.as_ref().is_some_and(|message| message.len() > MAX_BYTES) {
-        let problem = format!("the message is longer than {} KiB", MAX_BYTES / 1024);
-        return Err(Failure::new(Exit::Usage, ErrorCode::Usage, problem)
-            .hint("put it into a file of the workspace, and name that file"));
-    }
+    let message =
+        check_optional_text(args.message.clone()).map_err(|refusal| api_view::message_refused(&refusal))?;
     let issue = IssueId::from(args.issue.id());
     let id = one_line(args.issue.id(), 60);
     let outcome = match client::find(workflow) {

@@ -129,7 +129,8 @@ pub struct TakeOver {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HandBack {
-    /// A message for the next attempt, at most 64 KiB.
+    /// A message for the next attempt: at most 64 KiB, without control characters other than line
+    /// ends and tabs.
     #[serde(default)]
     pub message: Option<String>,
 }

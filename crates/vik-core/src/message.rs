@@ -148,3 +148,15 @@ pub fn check_text(text: &str) -> Result<(), MessageRefusal> {
         None => Ok(()),
     }
 }
+
+/// Checks an optional text, which is as good as none if it is empty.
+///
+/// # Errors
+/// If it is too long, or contains control characters other than line ends and tabs.
+pub fn check_optional_text(text: Option<String>) -> Result<Option<String>, MessageRefusal> {
+    match text.as_deref().map(check_text) {
+        None | Some(Err(MessageRefusal::Empty)) => Ok(None),
+        Some(Ok(())) => Ok(text),
+        Some(Err(refusal)) => Err(refusal),
+    }
+}

@@ -10,6 +10,7 @@ use vik_core::approval::{Answer, Gate, Request, TIME_LIMIT};
 use vik_core::attempt::{HandedBack, Start};
 use vik_core::machine::Answered;
 use vik_core::outcome::FailureClass;
+use vik_core::visible::visible;
 use vik_core::workflow::ApprovePolicy;
 use vik_store::{AttemptFailure, Step};
 
@@ -150,7 +151,8 @@ fn handed_back(note: &HandedBack) -> String {
     } else {
         out.push_str("Files that were changed meanwhile:\n");
         for file in &note.files {
-            let _ = writeln!(out, "- {file}");
+            // Whoever made the file chose its name.
+            let _ = writeln!(out, "- {}", visible(&file.replace(['\n', '\r'], " ")));
         }
         if note.more_files > 0 {
             let _ = writeln!(out, "- and {} more", note.more_files);

@@ -6,22 +6,18 @@ use axum::routing::post;
 use vik_api::{AnswerQuestion, Steered};
 use vik_base::report::ErrorCode;
 use vik_core::ids::AttemptId;
-use vik_core::message::MAX_BYTES;
 use vik_core::question::{AnswerRefusal, NewAnswer, Reply};
 use vik_core::scheduler::Command;
 
-use super::Caller;
+use super::{Caller, MAX_TEXT_BODY};
 use crate::http::answer::{Answer, Input, IssueInPath, Refusal};
 use crate::http::route::Route;
-
-/// The maximum size of a request, in bytes: every character may be escaped.
-const MAX_BODY: usize = 6 * MAX_BYTES + 1024;
 
 pub fn route() -> Route {
     Route::post::<AnswerQuestion>(
         "/issues/{id}/answer",
         "Answer the question of an agent, whose conversation then continues",
-        post(answer).layer(DefaultBodyLimit::max(MAX_BODY)),
+        post(answer).layer(DefaultBodyLimit::max(MAX_TEXT_BODY)),
     )
 }
 

@@ -1,12 +1,12 @@
 //! `vik handback`
 
-use axum::http::StatusCode;
+use axum::extract::DefaultBodyLimit;
 use axum::routing::post;
 use vik_api::{Action, HandBack, Steered};
-use vik_base::report::ErrorCode;
-use vik_core::message::MAX_BYTES;
+use vik_core::message::check_optional_text;
+use vik_orchestrator::api_view;
 
-use super::{Caller, act};
+use super::{Caller, MAX_TEXT_BODY, act};
 use crate::http::answer::{Answer, Input, IssueInPath, Refusal};
 use crate::http::route::Route;
 
@@ -14,7 +14,7 @@ pub fn route() -> Route {
     Route::post::<HandBack>(
         "/issues/{id}/hand-back",
         "End a person's hold on the issue: record what they changed, and pass it to the next attempt",
-        post(hand_back),
+        post(hand_back).layer(DefaultBodyLimit::max(MAX_TEXT_BODY)),
     )
 }
 
@@ -23,13 +23,7 @@ async fn hand_back(
     IssueInPath(issue): IssueInPath,
     Input(body): Input<HandBack>,
 ) -> Answer<Steered> {
-    let message = body.message.filter(|message| !message.trim().is_empty());
-    if message.as_ref().is_some_and(|message| message.len() > MAX_BYTES) {
-        return Err(Refusal::new(
-            StatusCode::BAD_REQUEST,
-            ErrorCode::BadRequest,
-            format!("the message is longer than {} KiB", MAX_BYTES / 1024),
-        ));
-    }
+    let message = check_optional_text(body.message)
+        .map_err(|refusal| Refusal::from(api_view::message_refused(&refusal)))?;
     act(caller, Action::HandBack { issue, message }).await
 }

@@ -6,17 +6,14 @@ use axum::http::StatusCode;
 use axum::routing::{delete, get, post};
 use vik_api::{MessagesPage, SendMessage, SentMessage, Steered};
 use vik_core::ids::{IssueId, MessageId};
-use vik_core::message::{MAX_BYTES, MessageRefusal, NewMessage, Withdrawal};
+use vik_core::message::{MessageRefusal, NewMessage, Withdrawal};
 use vik_core::scheduler::{Command, CommandResult};
 use vik_orchestrator::{ControlRequest, api_view};
 
-use super::Caller;
+use super::{Caller, MAX_TEXT_BODY};
 use crate::http::answer::{Answer, Input, IssueInPath, Json, Refusal};
 use crate::http::daemon::Daemon;
 use crate::http::route::{Route, json};
-
-/// The maximum size of a request with a message, in bytes: every character may be escaped.
-const MAX_BODY: usize = 6 * MAX_BYTES + 1024;
 
 const PATH: &str = "/issues/{id}/messages";
 
@@ -24,7 +21,7 @@ pub fn send_route() -> Route {
     Route::post::<SendMessage>(
         PATH,
         "Send a message to the agent of the issue: the running one, or that of the next attempt",
-        post(send).layer(DefaultBodyLimit::max(MAX_BODY)),
+        post(send).layer(DefaultBodyLimit::max(MAX_TEXT_BODY)),
     )
     .gives(json::<SentMessage>())
     .accepts()

@@ -23,10 +23,14 @@ use axum::Extension;
 use axum::extract::State;
 use vik_api::{Action, ApprovalDecision, Steered};
 use vik_core::approval;
+use vik_core::message::MAX_BYTES;
 use vik_core::scheduler::{Actor, ApprovalReply, Command};
 
 use super::answer::{Answer, Input, IssueInPath};
 use super::daemon::Daemon;
+
+/// The maximum size of a request with a text of a person, in bytes: every character may be escaped.
+const MAX_TEXT_BODY: usize = 6 * MAX_BYTES + 1024;
 
 /// The daemon, and who requests the action.
 type Caller = (State<Arc<Daemon>>, Extension<Actor>);
