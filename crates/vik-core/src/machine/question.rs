@@ -61,16 +61,16 @@ impl Run {
     }
 
     /// Gives the person the same time again that the issue was held.
-    fn delay_default_answer(&mut self, held_since: Timestamp, now: Timestamp) {
+    fn delay_default_answer(&mut self, held_since: Timestamp, now: Now) {
         let Phase::Asking { question, until } = &mut self.phase else {
             return;
         };
-        let held = now.duration_since(held_since.max(question.since));
+        let held = now.wall.duration_since(held_since.max(question.since));
         let held = held.max(SignedDuration::ZERO);
         if let Some(timeout) = &mut question.timeout {
             timeout.at = timeout.at.checked_add(held).unwrap_or(Timestamp::MAX);
-            let held = Duration::try_from(held).unwrap_or_default();
-            *until = until.map(|until| until.plus(held));
+            // The old time may have passed before the daemon was started.
+            *until = Some(now.mono_at(timeout.at));
         }
     }
 }
@@ -123,7 +123,7 @@ impl IssueMachine {
     }
 
     /// Delays the default answers by the time for which a person has held the issue.
-    pub(super) fn delay_default_answers(&mut self, held_since: Timestamp, now: Timestamp) {
+    pub(super) fn delay_default_answers(&mut self, held_since: Timestamp, now: Now) {
         for run in &mut self.runs {
             run.delay_default_answer(held_since, now);
         }

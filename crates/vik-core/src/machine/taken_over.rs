@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::IssueMachine;
 use crate::attempt::{HandedBack, Start};
 use crate::ids::{AttemptId, StageName};
+use crate::time::Now;
 
 /// The hold of a person on an issue: nothing of it starts, and its workspace stays.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,11 +44,11 @@ impl IssueMachine {
     }
 
     /// Ends the hold of a person. The next attempt gets `note`. Returns false if there is no hold.
-    pub fn hand_back(&mut self, note: HandedBack) -> bool {
+    pub fn hand_back(&mut self, note: HandedBack, now: Now) -> bool {
         let Some(hold) = self.taken_over.take() else {
             return false;
         };
-        self.delay_default_answers(hold.since, note.at);
+        self.delay_default_answers(hold.since, now);
         self.handed_back = Some(Box::new(note));
         true
     }

@@ -74,13 +74,14 @@ impl Scheduler {
         }
         let count = files.len();
         files.truncate(HandedBack::MAX_FILES);
-        machine.hand_back(HandedBack {
+        let note = HandedBack {
             by: by.to_string(),
             at: now.wall,
             more_files: count - files.len(),
             files,
             message,
-        });
+        };
+        machine.hand_back(note, now);
         self.changed.insert(issue.clone());
         let detail = format!(
             "handed back by {by}, with {}",
