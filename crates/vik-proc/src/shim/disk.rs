@@ -257,7 +257,7 @@ impl Disk {
         };
         let mut suspect = None;
         for system in &self.systems {
-            let kept = self.kept_on(system.device);
+            let kept = self.kept_on(system);
             let space = Space::with_files(&system.at);
             let free = space.map_or(system.free_at_start, |(space, files)| Room::free(space, files));
             let lost = free.lost_since(system.free_at_start);
@@ -324,15 +324,17 @@ impl Disk {
         over
     }
 
-    /// Returns the size of the kept files on a file system, as far as it counts.
-    fn kept_on(&self, device: u64) -> u64 {
-        let kept = self.kept.iter().filter(|file| file.device == device);
+    /// Returns the size of the kept files on a file system, as far as it counts: at most as much as
+    /// the limit is left out, because an agent decides which lines are.
+    fn kept_on(&self, system: &System) -> u64 {
+        let kept = self.kept.iter().filter(|file| file.device == system.device);
         let kept: u64 = kept.map(|file| file.bytes).sum();
         let discount = self
             .discount
             .as_ref()
             .and_then(|file| file.symlink_metadata().ok());
-        kept.saturating_sub(discount.map_or(0, |facts| facts.len()))
+        let discount = discount.map_or(0, |facts| facts.len());
+        kept.saturating_sub(discount.min(system.limit.bytes))
     }
 
     fn start_search(
@@ -346,7 +348,7 @@ impl Disk {
         // After the clock was set back, time stamps do not show what is new: everything counts.
         let since = Some(self.since).filter(|since| *since <= SystemTime::now());
         let mut count = Count::new(system.device, since.unwrap_or(UNIX_EPOCH));
-        count.taken.room.bytes = self.kept_on(system.device);
+        count.taken.room.bytes = self.kept_on(system);
         let kept = self.kept.iter().filter(|file| file.device == system.device);
         count.kept = kept.map(|file| file.inode).collect();
         let places = self.places.clone();

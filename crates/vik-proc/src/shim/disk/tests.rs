@@ -189,4 +189,8 @@ fn discount_of_kept_files_does_not_count() {
         .set_len(3 * MIB as u64 / 2)
         .unwrap();
     assert_eq!(over(&discount), None);
+    // No more is left out than the limit.
+    write(&kept, 5 * MIB);
+    File::create(&discount).unwrap().set_len(5 * MIB as u64).unwrap();
+    assert!(over(&discount).is_some());
 }

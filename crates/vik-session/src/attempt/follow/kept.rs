@@ -43,10 +43,10 @@ impl KeptOutput {
     }
 
     /// Returns the overrun if the files exceed their limit by more than the bytes that do not count.
+    /// These are bounded by the limit, because an agent can print lines that only look like parts.
     pub(super) fn overrun(&self, discount: u64) -> Option<Overrun> {
         let sizes = self.files.iter().filter_map(|file| file.symlink_metadata().ok());
         let used: u64 = sizes.map(|facts| facts.blocks().saturating_mul(512)).sum();
-        let used = used.saturating_sub(discount);
         let limit = match self.limit {
             Some(limit) => limit,
             None => {
@@ -54,6 +54,7 @@ impl KeptOutput {
                 used.saturating_add(free) / 2
             }
         };
+        let used = used.saturating_sub(discount.min(limit));
         (used > limit).then_some(Overrun::Disk { used, limit })
     }
 }

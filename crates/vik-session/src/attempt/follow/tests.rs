@@ -332,3 +332,14 @@ async fn program_without_a_model_is_not_shown_as_waiting_for_one() {
     reader.set_waits_for_person(true);
     assert_eq!(reader.waits_for().map(|waits| waits.kind), Some(Waiting::Person));
 }
+
+#[test]
+fn partial_lines_do_not_count_up_to_the_limit() {
+    let mut files = Files::new();
+    files.limit = Some(1 << 20);
+    std::fs::write(&files.raw, vec![b'x'; 3 << 19]).unwrap();
+    let overrun = |discount| files.follower().kept.overrun(discount).is_some();
+    assert!(overrun(0) && !overrun(1 << 20));
+    std::fs::write(&files.raw, vec![b'x'; 3 << 20]).unwrap();
+    assert!(overrun(3 << 20), "an agent decides which lines are partial");
+}
