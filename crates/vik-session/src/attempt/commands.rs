@@ -1,6 +1,6 @@
 //! The commands that one attempt receives while it runs.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use tokio::sync::watch;
 use vik_core::attempt::StopReason;
@@ -32,12 +32,20 @@ struct CommandState {
     answers: Vec<Answered>,
 }
 
+/// The messages of people for one attempt.
+#[derive(Debug, Default)]
+struct Inbox {
+    waiting: VecDeque<Message>,
+    /// The messages that the attempt has taken out, or that an earlier daemon has sent to its agent.
+    taken: BTreeSet<MessageId>,
+}
+
 /// Sends commands to one attempt. When it is dropped, the attempt continues under the last
 /// commands.
 #[derive(Debug)]
 pub struct CommandSender {
     state: watch::Sender<CommandState>,
-    inbox: watch::Sender<VecDeque<Message>>,
+    inbox: watch::Sender<Inbox>,
 }
 
 impl CommandSender {
@@ -67,12 +75,14 @@ impl CommandSender {
     }
 
     /// Delivers a message of a person. Messages are read in the order of their delivery; one that
-    /// is in the inbox already is not added again.
+    /// was delivered already is not added again.
     pub fn deliver(&self, message: Message) {
         self.inbox.send_if_modified(|inbox| {
-            let is_new = inbox.iter().all(|waiting| waiting.id != message.id);
+            let mut waiting = inbox.waiting.iter();
+            let is_new =
+                !inbox.taken.contains(&message.id) && waiting.all(|waiting| waiting.id != message.id);
             if is_new {
-                inbox.push_back(message);
+                inbox.waiting.push_back(message);
             }
             is_new
         });
@@ -82,9 +92,9 @@ impl CommandSender {
     /// may have read it.
     pub fn withdraw(&self, id: MessageId) -> bool {
         self.inbox.send_if_modified(|inbox| {
-            let before = inbox.len();
-            inbox.retain(|message| message.id != id);
-            inbox.len() < before
+            let before = inbox.waiting.len();
+            inbox.waiting.retain(|message| message.id != id);
+            inbox.waiting.len() < before
         })
     }
 
@@ -100,7 +110,7 @@ impl CommandSender {
 #[derive(Clone, Debug)]
 pub struct AttemptCommands {
     state: watch::Receiver<CommandState>,
-    inbox: watch::Sender<VecDeque<Message>>,
+    inbox: watch::Sender<Inbox>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,7 +145,7 @@ impl AttemptCommands {
     /// Creates the two ends of the commands.
     pub(super) fn channel() -> (CommandSender, Self) {
         let (sender, state) = watch::channel(CommandState::default());
-        let inbox = watch::Sender::new(VecDeque::new());
+        let inbox = watch::Sender::new(Inbox::default());
         let sender = CommandSender {
             state: sender,
             inbox: inbox.clone(),
@@ -190,31 +200,29 @@ impl AttemptCommands {
         .await
     }
 
-    /// Waits until the inbox contains a message.
-    pub async fn message_delivered(&self) {
-        let mut inbox = self.inbox.subscribe();
-        // The attempt itself holds a sender.
-        let _ = inbox.wait_for(|inbox| !inbox.is_empty()).await;
-    }
-
-    /// Returns whether the inbox contains a message that stops the current step of the agent.
-    pub fn is_interrupted(&self) -> bool {
-        self.inbox.borrow().iter().any(|message| message.interrupt)
-    }
-
     /// Returns the oldest message of the inbox, which stays there.
     pub fn first_message(&self) -> Option<Message> {
-        self.inbox.borrow().front().cloned()
+        self.inbox.borrow().waiting.front().cloned()
     }
 
     /// Takes the oldest message out of the inbox. From then on it cannot be withdrawn.
     pub fn take_message(&self) -> Option<Message> {
         let mut message = None;
         self.inbox.send_if_modified(|inbox| {
-            message = inbox.pop_front();
+            message = inbox.waiting.pop_front();
+            inbox.taken.extend(message.iter().map(|message| message.id));
             message.is_some()
         });
         message
+    }
+
+    /// Marks messages that an earlier daemon has sent to the agent: they cannot be withdrawn.
+    pub(super) fn mark_sent(&self, sent: &BTreeSet<MessageId>) {
+        self.inbox.send_if_modified(|inbox| {
+            inbox.waiting.retain(|message| !sent.contains(&message.id));
+            inbox.taken.extend(sent);
+            !sent.is_empty()
+        });
     }
 
     /// Waits until `select` finds something.
@@ -237,5 +245,36 @@ impl CommandState {
     fn stop_cause(&self) -> Option<StopCause> {
         let own = self.own_stop.clone().map(StopCause::Own);
         own.or_else(|| (self.level >= StopLevel::Stop).then_some(StopCause::All))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn message_that_an_agent_may_have_cannot_be_withdrawn() {
+        let message = |number| Message {
+            id: MessageId(uuid::Uuid::from_u128(number)),
+            text: "a".to_owned(),
+            by: "a person".to_owned(),
+            at: Timestamp::UNIX_EPOCH,
+            interrupt: false,
+        };
+        let (sender, commands) = AttemptCommands::channel();
+        // The scheduler does not know what an earlier daemon has sent, and delivers it again.
+        sender.deliver(message(1));
+        commands.mark_sent(&BTreeSet::from([message(1).id, message(2).id]));
+        sender.deliver(message(2));
+        sender.deliver(message(3));
+        sender.deliver(message(4));
+        assert!(!sender.withdraw(message(1).id) && !sender.withdraw(message(2).id));
+        assert_eq!(commands.take_message(), Some(message(3)));
+        sender.deliver(message(3));
+        assert!(!sender.withdraw(message(3).id));
+        assert!(sender.withdraw(message(4).id));
+        assert_eq!(commands.first_message(), None);
     }
 }

@@ -130,6 +130,8 @@ impl<'a> AttemptContext<'a> {
                 .record(Step::AttemptStarted { boot_id: boot_id() })
                 .map_err(|error| fail("cannot start the journal", error))?;
         }
+        let sent = journal.messages().map(|(message, _)| message.id).collect();
+        attempt.commands.mark_sent(&sent);
         let log = open_log(files, &spec).map_err(|error| fail("cannot open the session log", error))?;
         failpoint::reach("begun");
         let cx = Self {
