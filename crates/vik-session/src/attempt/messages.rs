@@ -11,6 +11,7 @@ use std::fmt::Write as _;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use vik_agents::AgentRequest;
@@ -30,6 +31,10 @@ use super::opened::AttemptContext;
 use super::questions::answer_event;
 use super::tool_calls::Input;
 use super::updates::UpdateSender;
+
+/// How long an agent that waits for input may leave a message untaken. It reads one at once: after
+/// this time, it is an agent that does not say which messages it takes.
+const MAX_UNTAKEN: Duration = Duration::from_secs(30);
 
 /// The states of a message in the session log.
 const IN_PROMPT: &str = "prompt";
@@ -254,6 +259,9 @@ pub(super) struct Messages {
     untaken: Vec<Message>,
     /// Whether the agent waits for input.
     pub(super) turn_ended: bool,
+    /// Since when it waits for input.
+    idle_since: Option<Instant>,
+    max_untaken: Duration,
     /// What the facts show.
     steering: Option<Steering>,
 }
@@ -274,6 +282,8 @@ impl Messages {
             known: untaken.iter().map(|message| message.id).collect(),
             untaken,
             turn_ended: false,
+            idle_since: None,
+            max_untaken: MAX_UNTAKEN,
             steering: None,
         }
     }
@@ -309,11 +319,18 @@ impl Messages {
                 self.send(message, &lines, input, reader)?;
             }
         }
-        if self.turn_ended && self.untaken.is_empty() {
+        if self.turn_ended && (self.untaken.is_empty() || self.is_ignored()) {
             input.end().map_err(FollowError::Answer)?;
         }
         self.show(input, reader);
         Ok(())
+    }
+
+    /// Returns whether an agent that waits for input ignores its messages, which then wait for the
+    /// next attempt. Without an end of its input it would wait until `stall_timeout`.
+    fn is_ignored(&mut self) -> bool {
+        let since = *self.idle_since.get_or_insert_with(Instant::now);
+        since.elapsed() >= self.max_untaken
     }
 
     /// Returns the first message of the inbox and its lines, if the agent can take one.
@@ -341,6 +358,7 @@ impl Messages {
         failpoint::reach("message_noted");
         self.write(&message, lines, input, reader)?;
         self.untaken.push(message);
+        self.idle_since = None;
         Ok(())
     }
 
@@ -366,6 +384,7 @@ impl Messages {
         }
         // The message starts another turn, or is part of the running one.
         self.turn_ended = false;
+        self.idle_since = None;
         self.leave(id, TAKEN, reader)?;
         failpoint::reach("message_taken");
         self.updates.message_taken(id);

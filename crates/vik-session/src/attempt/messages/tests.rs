@@ -243,3 +243,17 @@ fn prompt_contains_the_waiting_messages() {
          a person, 1970-01-01T00:00:00Z:\nMessage 2.\n"
     );
 }
+
+#[test]
+fn agent_that_does_not_take_a_message_gets_the_end_of_its_input() {
+    let mut scene = Scene::new();
+    scene.act(Act::Send);
+    let result = json!({"type": "result", "subtype": "success", "is_error": false, "result": "x"});
+    std::fs::write(scene.path("raw"), format!("{result}\n")).unwrap();
+    scene.poll();
+    assert!(!scene.ended, "it may still take the message");
+    scene.daemon.as_mut().unwrap().0.max_untaken = Duration::ZERO;
+    scene.poll();
+    assert!(scene.ended);
+    assert_eq!(scene.waiting.len(), 1, "the next attempt gets it");
+}
