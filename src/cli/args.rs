@@ -190,6 +190,7 @@ impl Verb {
             Self::SignIns(args) => args.json,
             Self::Message(args) => args.json,
             Self::Takeover(args) => args.json,
+            Self::Handback(args) => args.json,
             Self::Prune(args) => args.json,
             Self::Tracker(args) => args.wants_json(),
             Self::Issue(args) => args.wants_json(),

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
-use vik_api::Action;
+use vik_api::{Action, HandbackView};
 use vik_base::report::{ErrorCode, Exit, Failure, one_line};
 use vik_core::ids::IssueId;
 use vik_core::message::check_optional_text;
@@ -12,7 +12,7 @@ use vik_workflow::{WorkflowFile, absolute};
 
 use super::client::{self, ActionOutcome};
 use super::issue_arg::RequiredIssue;
-use super::{CliResult, print};
+use super::{CliResult, print, print_json};
 
 /// `vik handback`
 #[derive(Debug, Args)]
@@ -27,6 +27,9 @@ pub struct HandbackArgs {
     /// Message for the next attempt
     #[arg(long, short, value_name = "TEXT")]
     pub message: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Ends the hold of `vik takeover`.
@@ -45,6 +48,13 @@ pub fn run(workflow: &Path, args: &HandbackArgs) -> CliResult {
             let problem = format!("issue {id}: {why}");
             Err(Failure::new(Exit::Failed, ErrorCode::NothingWaits, problem)
                 .hint("`vik status` lists the issues that are taken over"))
+        }
+        ActionOutcome::Applied(_) if args.json => {
+            print_json(&HandbackView {
+                schema: vik_api::SCHEMA,
+                issue_id: IssueId::from(args.issue.id()),
+            });
+            Ok(Exit::Done)
         }
         ActionOutcome::Applied(_) => {
             print(&format!(

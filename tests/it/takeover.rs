@@ -1,5 +1,8 @@
 //! People take issues over from their agents and hand them back, with the real binary.
 
+mod json;
+mod session;
+
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -246,13 +249,13 @@ fn death_during_takeover_and_handback_records_each_change_once() {
 }
 
 /// A command of `vik` in a terminal.
-struct Typed {
+pub struct Typed {
     child: Child,
     screen: File,
 }
 
 impl Typed {
-    fn start(world: &World, args: &[&str], env: &[(&str, &str)]) -> Self {
+    pub fn start(world: &World, args: &[&str], env: &[(&str, &str)]) -> Self {
         let OpenptyResult { master, slave } = openpty(None, None).unwrap();
         let side = || Stdio::from(slave.try_clone().unwrap());
         let mut command = world.env.vik(args);
@@ -269,12 +272,12 @@ impl Typed {
         }
     }
 
-    fn type_line(&mut self, line: &str) {
+    pub fn type_line(&mut self, line: &str) {
         self.screen.write_all(format!("{line}\n").as_bytes()).unwrap();
     }
 
     /// Waits for the end. Returns the exit code and what the terminal showed.
-    fn end(mut self) -> (Option<i32>, String) {
+    pub fn end(mut self) -> (Option<i32>, String) {
         let mut shown = Vec::new();
         // The end of the last process is an error on Linux.
         let _ = self.screen.read_to_end(&mut shown);

@@ -36,6 +36,7 @@ mod sessions;
 mod sign_ins;
 mod spend;
 mod status;
+mod takeover;
 mod trace;
 
 pub use actions::{Action, ApprovalDecision, HandBack, Retry, RunAgain, Steered, Stop, TakeOver, WhichIssue};
@@ -66,6 +67,7 @@ pub use status::{
     RateLimitView, RejectedEdit, SCHEMA, SessionView, StageDef, Status, StoppingView, TakenOverView,
     WaitingView, WaitsForView, WorkflowView,
 };
+pub use takeover::{HandbackView, TakeoverView};
 pub use trace::{
     Author, BlameView, BlamedLines, BrokenRecord, IntentFile, IntentView, TraceCheck, TraceEntry,
     TracedAttempt, TracedFile,

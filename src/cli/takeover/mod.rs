@@ -9,8 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use jiff::Timestamp;
-use serde::Serialize;
+use vik_api::TakeoverView;
 use vik_base::report::{ErrorCode, Exit, Failure, date_time, ledger_failure, one_line};
 use vik_core::ids::{IssueId, StageName};
 use vik_core::machine::{IssueMachine, TakenOver};
@@ -64,27 +63,6 @@ pub struct TakeoverArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-}
-
-/// The output of `vik takeover --json`.
-#[derive(Debug, Serialize)]
-struct View<'a> {
-    schema: u32,
-    issue_id: &'a IssueId,
-    session_id: String,
-    by: &'a str,
-    since: Timestamp,
-    stage: Option<&'a StageName>,
-    /// `null` if no attempt has created the workspace.
-    workdir: Option<&'a Path>,
-    /// The conversation that the command continues.
-    conversation: Option<&'a str>,
-    /// The command of the agent's own session; empty without a workspace.
-    argv: &'a [String],
-    /// The variables that the command needs.
-    env: std::collections::BTreeMap<&'a str, &'a str>,
-    /// What an agent could have planted for a program outside of the sandbox.
-    planted: Vec<String>,
 }
 
 /// An issue that is taken over, and no agent of which is left.
@@ -229,25 +207,30 @@ impl Held {
         })
     }
 
+    fn view(&self, command: Option<SessionCommand>, workdir: Option<&Path>) -> TakeoverView {
+        let resumes = command.as_ref().is_some_and(|command| command.resumes);
+        let session = self.session.as_ref().filter(|_| resumes);
+        let (argv, home) = command.map_or_else(Default::default, |command| (command.argv, command.home));
+        TakeoverView {
+            schema: vik_api::SCHEMA,
+            issue_id: self.issue.clone(),
+            session_id: self.hold.session.to_string(),
+            by: self.hold.by.clone(),
+            since: self.hold.since,
+            stage: self.hold.stage.clone(),
+            workdir: workdir.map(|workdir| workdir.to_string_lossy().into_owned()),
+            conversation: session.and_then(PersonSession::conversation).map(str::to_owned),
+            argv,
+            env: home.into_iter().collect(),
+            planted: self.planted(),
+        }
+    }
+
     fn print(&self, args: &TakeoverArgs, id: &str, workflow: &Path) -> CliResult {
         let command = self.command()?;
         let workdir = self.folder.as_ref().map(Workspace::path);
         if args.json {
-            let conversation = self.session.as_ref().and_then(PersonSession::conversation);
-            let env = command.as_ref().and_then(|command| command.home.as_ref());
-            print_json(&View {
-                schema: vik_api::SCHEMA,
-                issue_id: &self.issue,
-                session_id: self.hold.session.to_string(),
-                by: &self.hold.by,
-                since: self.hold.since,
-                stage: self.hold.stage.as_ref(),
-                workdir,
-                conversation: conversation.filter(|_| command.as_ref().is_some_and(|it| it.resumes)),
-                argv: command.as_ref().map_or(&[], |command| &command.argv),
-                env: env.iter().map(|(name, value)| (&**name, &**value)).collect(),
-                planted: self.planted(),
-            });
+            print_json(&self.view(command, workdir));
             return Ok(Exit::Done);
         }
         let mut out = format!(

@@ -17,6 +17,8 @@ pub fn schemas() -> Vec<Generated> {
         ),
         ("schedule", schema::<vik_api::ScheduleView>("vik schedule --json")),
         ("sign-ins", schema::<vik_api::SignInsPage>("vik sign-ins --json")),
+        ("takeover", schema::<vik_api::TakeoverView>("vik takeover --json")),
+        ("handback", schema::<vik_api::HandbackView>("vik handback --json")),
         (
             "trace-log",
             schema::<Vec<vik_api::TraceEntry>>("vik trace log --json"),
