@@ -233,6 +233,9 @@ pub struct AttemptResult {
     /// The question of an attempt that ended as `asked`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question: Option<Box<Question>>,
+    /// The number of its last turn within the conversation; 0 in a stage without `turns`.
+    #[serde(default, skip_serializing_if = "is_no_turn")]
+    pub turn: u32,
 }
 
 impl AttemptResult {
@@ -298,6 +301,7 @@ impl AttemptResult {
             proof: None,
             hand_over_failure: None,
             question: None,
+            turn: 0,
         }
     }
 

@@ -205,6 +205,16 @@ pub enum Event<'a> {
         /// `taken`: the next request to the model contains it; `rejected`: the agent refused it.
         state: Cow<'a, str>,
     },
+    /// Another turn of the conversation in the same process; written by Vik when it sends the prompt.
+    Turn {
+        /// The number of the turn within the conversation, from 2.
+        number: u32,
+        /// The number of turns that the conversation may have.
+        of: u32,
+        /// `verify_failed` or `state_unchanged`.
+        why: Cow<'a, str>,
+        prompt: Cow<'a, str>,
+    },
     /// The question with which the agent ended its turn; written by Vik.
     Question {
         question: Cow<'a, str>,

@@ -44,6 +44,7 @@ pub mod retry_later;
 pub mod scheduler;
 pub mod time;
 pub mod trust;
+pub mod turn;
 pub mod visible;
 pub mod workflow;
 

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use vik_core::attempt::{AttemptResult, Start};
 use vik_core::issue::Issue;
 use vik_core::outcome::{FailureClass, Outcome};
-use vik_core::scheduler::{Effect, Filter, Input, Scheduler};
+use vik_core::scheduler::{Actor, Command, Effect, Filter, Input, Scheduler};
 use vik_core::time::{Mono, Now};
+use vik_core::turn::EndedTurn;
 
 fn now() -> Now {
     Now {
@@ -127,4 +128,176 @@ fn stage_without_turns_starts_a_new_conversation() {
         }
         assert!(world.pull("todo").is_none(), "parked");
     }
+}
+
+/// Reports the end of a turn of a running attempt.
+fn ended(start: &Start, turn: u32, is_verified: bool) -> Input {
+    Input::TurnEnded {
+        issue: "7".into(),
+        attempt_id: start.attempt_id,
+        ended: EndedTurn { turn, is_verified },
+    }
+}
+
+/// A decision about the end of a turn: the granted turn, or the refused one.
+#[derive(Debug, PartialEq, Eq)]
+enum Decided {
+    Grant(u32),
+    Refuse(u32),
+}
+
+fn decided(effects: Vec<Effect>) -> Vec<Decided> {
+    let decisions = effects.into_iter().filter_map(|effect| match effect {
+        Effect::GrantTurn { granted, .. } => Some(Decided::Grant(granted.turn)),
+        Effect::RefuseTurn { turn, .. } => Some(Decided::Refuse(turn)),
+        _ => None,
+    });
+    decisions.collect()
+}
+
+impl World {
+    fn send(&mut self, input: Input) -> Vec<Decided> {
+        decided(self.0.handle(now(), input))
+    }
+
+    fn pull_while_running(&mut self, state: &str) -> Vec<Decided> {
+        let text = format!(r#"{{"id": "7", "title": "t", "state": "{state}"}}"#);
+        let issue = Issue::parse(&text).unwrap();
+        self.0.handle(now(), Input::PullStarted);
+        self.send(Input::pulled_new(vec![issue]))
+    }
+
+    fn run(&self) -> &vik_core::machine::Run {
+        let machine = self.0.machine(&"7".into()).unwrap();
+        machine.run(&"plan".into()).unwrap()
+    }
+}
+
+#[test]
+fn turns_in_one_process_are_granted_after_a_pull_and_use_up_one_attempt() {
+    let mut world = World::new(", turns: { max: 3 }");
+    let start = world.pull("todo").unwrap();
+    for turn in 1..=2 {
+        // A pull that was running when the turn ended shows nothing of it.
+        world.0.handle(now(), Input::PullStarted);
+        assert_eq!(world.send(ended(&start, turn, turn == 2)), []);
+        let issue = Issue::parse(r#"{"id": "7", "title": "t", "state": "todo"}"#).unwrap();
+        assert_eq!(world.send(Input::pulled_new(vec![issue])), []);
+        assert_eq!(world.pull_while_running("todo"), [Decided::Grant(turn + 1)]);
+        assert_eq!((world.run().turns, world.life_attempts()), (turn, 1));
+        assert!(world.0.take_changes().machines.iter().any(|machine| {
+            machine.granted_turn(start.attempt_id).map(|granted| granted.turn) == Some(turn + 1)
+        }));
+    }
+    assert_eq!(world.send(ended(&start, 3, true)), []);
+    assert_eq!(world.pull_while_running("todo"), [Decided::Refuse(3)], "no turn is left");
+    world.succeed(&start);
+    assert_eq!((world.run().turns, world.run().attempts, world.life_attempts()), (3, 1, 1));
+    let next = world.pull("todo").unwrap();
+    assert_eq!((next.turn, next.attempt), (1, 2));
+}
+
+#[test]
+fn repeated_end_of_a_turn_gets_the_same_grant_and_counts_nothing() {
+    let mut world = World::new(", turns: { max: 3 }");
+    let start = world.pull("todo").unwrap();
+    world.send(ended(&start, 1, false));
+    world.send(ended(&start, 1, false));
+    assert_eq!(world.pull_while_running("todo"), [Decided::Grant(2)]);
+    let before = world.run().clone();
+    assert_eq!(world.send(ended(&start, 1, false)), [Decided::Grant(2)]);
+    assert_eq!(world.pull_while_running("todo"), []);
+    assert_eq!((world.run(), world.life_attempts()), (&before, 1));
+    assert_eq!(world.send(ended(&start, 3, false)), [Decided::Refuse(3)], "it was not granted");
+}
+
+#[test]
+fn issue_that_left_the_state_ends_the_conversation() {
+    for state in ["done", "other"] {
+        let mut world = World::new(", turns: { max: 3 }");
+        let start = world.pull("todo").unwrap();
+        world.send(ended(&start, 1, true));
+        assert_eq!(world.pull_while_running(state), [Decided::Refuse(1)], "{state}");
+        assert_eq!(world.run().turns, 0);
+    }
+}
+
+#[test]
+fn held_issue_gets_no_turn_in_the_process_and_its_next_attempt_does() {
+    let hold = |world: &mut World, start: &Start| {
+        world.send(ended(start, 1, true));
+        let pause = Command::Pause(Some("7".into()));
+        world.send(Input::Command(1, pause, Actor::default()))
+    };
+    let mut world = World::new(", turns: { max: 3 }");
+    let start = world.pull("todo").unwrap();
+    assert_eq!(hold(&mut world, &start), [Decided::Refuse(1)]);
+    world.succeed(&start);
+    assert!(world.pull("todo").is_none());
+    let resume = Command::Resume(Some("7".into()));
+    world.0.handle(now(), Input::Command(2, resume, Actor::default()));
+    let active = world.run().active().unwrap().clone();
+    assert_eq!((active.turn, active.resume.is_some()), (2, true));
+    // A drain as well, before and after the report.
+    world.0.handle(now(), Input::Drain);
+    assert_eq!(world.send(ended(&active, 2, true)), [Decided::Refuse(2)]);
+}
+
+#[test]
+fn turn_is_refused_if_no_pull_succeeds_in_time() {
+    let mut world = World::new(", turns: { max: 3 }");
+    let start = world.pull("todo").unwrap();
+    world.send(ended(&start, 1, true));
+    let wait = world.0.next_wakeup(now()).unwrap();
+    let later = Now {
+        mono: Mono(wait),
+        ..now()
+    };
+    assert_eq!(decided(world.0.handle(later, Input::Tick)), [Decided::Refuse(1)]);
+    assert!(wait.as_secs() <= 3600, "{wait:?}");
+}
+
+#[test]
+fn grant_that_was_not_used_leaves_its_turn_to_the_next_attempt() {
+    let mut world = World::new(", turns: { max: 5 }");
+    let start = world.pull("todo").unwrap();
+    world.send(ended(&start, 1, true));
+    assert_eq!(world.pull_while_running("todo"), [Decided::Grant(2)]);
+    let report = AttemptResult {
+        turn: 1,
+        ran: true,
+        provider_session_id: Some("conversation".to_owned()),
+        ..AttemptResult::new(Outcome::Succeeded)
+    };
+    let (issue, attempt_id) = ("7".into(), start.attempt_id);
+    world.0.handle(now(), Input::Ended { issue, attempt_id, report });
+    assert_eq!((world.run().turns, world.life_attempts()), (1, 1));
+    assert_eq!(world.pull("todo").unwrap().turn, 2);
+}
+
+#[test]
+fn failed_turn_in_a_process_uses_up_one_attempt_more() {
+    let mut world = World::new(", turns: { max: 5 }");
+    let start = world.pull("todo").unwrap();
+    world.send(ended(&start, 1, true));
+    world.pull_while_running("todo");
+    world.end(&start, Outcome::Failed, Some(FailureClass::Agent));
+    assert_eq!((world.run().attempts, world.life_attempts()), (1, 2));
+    assert_eq!(world.pull("todo").unwrap().turn, 1, "a new conversation");
+}
+
+#[test]
+fn stage_that_is_parked_after_its_turns_names_their_number() {
+    let mut world = World::new(", turns: { max: 2 }");
+    for _ in 0..2 {
+        let start = world.pull("todo").unwrap();
+        world.send(ended(&start, 1, true));
+        assert_eq!(world.pull_while_running("todo"), [Decided::Grant(2)]);
+        world.succeed(&start);
+    }
+    assert!(world.pull("todo").is_none());
+    let vik_core::machine::Phase::Parked { detail, .. } = &world.run().phase else {
+        panic!("{:?}", world.run().phase)
+    };
+    assert!(detail.contains("2 of 2 turns"), "{detail}");
 }

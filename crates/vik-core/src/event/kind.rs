@@ -63,6 +63,7 @@ kinds! {
     Limit = "limit", "Limit";
     Output = "output", "Output";
     PersonMessage = "person_message", "Person";
+    Turn = "turn", "Turn";
     Question = "question", "Question";
     Answer = "answer", "Answer";
     Ended = "ended", "Ended";
@@ -78,6 +79,7 @@ impl EventKind {
             | Self::Limit
             | Self::Output
             | Self::PersonMessage
+            | Self::Turn
             | Self::Question
             | Self::Answer
             | Self::Ended => true,
@@ -120,6 +122,7 @@ impl Event<'_> {
             Self::Limit { .. } => EventKind::Limit,
             Self::Output { .. } => EventKind::Output,
             Self::PersonMessage { .. } => EventKind::PersonMessage,
+            Self::Turn { .. } => EventKind::Turn,
             Self::Question { .. } => EventKind::Question,
             Self::Answer { .. } => EventKind::Answer,
             Self::Ended(_) => EventKind::Ended,

@@ -27,6 +27,7 @@ fn of_each_kind() -> Vec<Value> {
         json!({"kind": "output", "output": "label", "status": "applied", "summary": "s", "key": "k", "reason": "r"}),
         json!({"kind": "person_message", "id": attempt, "by": "a person", "text": "t",
             "sent_at": "2026-03-04T12:00:00Z", "state": "sent"}),
+        json!({"kind": "turn", "number": 2, "of": 3, "why": "verify_failed", "prompt": "p"}),
         json!({"kind": "question", "question": "q", "choices": ["a", "b"], "default": "a"}),
         json!({"kind": "answer", "asked_by": attempt, "question": "q", "answer": "a", "by": "a person",
             "answered_at": "2026-03-04T12:00:00Z"}),

@@ -16,6 +16,7 @@ mod run;
 mod run_event;
 mod start;
 mod taken_over;
+mod turns;
 mod uncounted;
 mod unpark;
 
@@ -362,7 +363,7 @@ impl IssueMachine {
         let has_asked = report.has_asked();
         let counts = !is_lost && !is_drained && !is_internal && !is_later && !has_asked;
         // A conversation counts once in the life of the issue, however many turns it has.
-        let is_further_turn = start.turn > 1 && report.ended_turn();
+        let is_further_turn = run.granted_turn(&start) > 1 && report.ended_turn();
         self.life.attempts += u32::from(counts && !is_further_turn);
         self.life.spend = self.life.spend.plus(charged.total);
         self.life.estimated = self.life.estimated.plus(charged.estimated);

@@ -37,6 +37,7 @@ impl IssueMachine {
             start: Box::new(start),
             estimate,
             stopping: None,
+            granted: None,
             awaiting: None,
             answered: None,
         };

@@ -18,6 +18,7 @@ use crate::outcome::{CostSource, FailureClass, Outcome};
 use crate::plural::count;
 use crate::question::{AnsweredQuestion, PendingQuestion};
 use crate::time::{Mono, Now};
+use crate::turn::GrantedTurn;
 use crate::workflow::{IssuePolicy, Stage};
 
 /// The pursuit of one stage during one stay of the issue in its state.
@@ -33,6 +34,9 @@ pub struct Run {
     /// The turns of the conversation that have ended; 0 in a stage without `turns`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub turns: u32,
+    /// The number of turns that the conversation of the last attempt could have.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub max_turns: u32,
     /// Consecutive attempts whose `before_run` asked to be tried again later.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub later_in_a_row: u32,
@@ -90,6 +94,9 @@ pub enum Phase {
         estimate: Spend,
         /// Why the attempt is being stopped.
         stopping: Option<StopReason>,
+        /// The last turn that was granted to its process, beyond the one it was started for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        granted: Option<GrantedTurn>,
         /// The approval request of the attempt.
         #[serde(default)]
         awaiting: Option<Box<Request>>,
@@ -175,6 +182,7 @@ impl Run {
             attempts: 0,
             extra_attempts: 0,
             turns: 0,
+            max_turns: 0,
             later_in_a_row: 0,
             asked_in_a_row: 0,
             answers: Vec::new(),
@@ -244,6 +252,17 @@ impl Run {
             // A turn is counted even if the agent cannot resume, so that their number is bounded.
             Some(turns) if resumes || self.continues(stage) => (self.turns + 1).min(turns.max),
             Some(_) => 1,
+        }
+    }
+
+    /// Returns the number of the turn that its active attempt, started like this, is in.
+    pub(super) fn granted_turn(&self, start: &Start) -> u32 {
+        match &self.phase {
+            Phase::Active {
+                granted: Some(granted),
+                ..
+            } => granted.turn,
+            _ => start.turn,
         }
     }
 
@@ -332,17 +351,23 @@ impl Run {
         after: PullNo,
         now: Now,
     ) {
+        let granted = self.granted_turn(start);
         self.changed |= report.changed == Some(true);
         let conversation = conversation(start, &report).map(|resume| (start.stage.agent.clone(), resume));
         (self.conversation, self.finished) = match retry::is_resumable(&report) {
             true => (conversation, None),
             false => (None, conversation),
         };
-        self.turns = match start.turn {
+        self.max_turns = start.stage.turns.map_or(0, |turns| turns.max.max(granted));
+        self.turns = match granted {
             0 => 0,
-            turn if report.ended_turn() => turn,
+            // The last turn that was granted need not have begun.
+            granted if report.ended_turn() => match report.turn {
+                turn if (start.turn..granted).contains(&turn) => turn,
+                _ => granted,
+            },
             // The turn was interrupted, and its conversation is resumed.
-            turn if self.conversation.is_some() => turn - 1,
+            granted if self.conversation.is_some() => granted - 1,
             _ => 0,
         };
         self.hand_over = HandOver::left_by(start, &report, now).map(Box::new);
@@ -494,13 +519,13 @@ impl Run {
 
     fn park_detail(&self, reason: ParkReason, used_up: Option<LimitHit>) -> String {
         let attempts = count(self.attempts.into(), "attempt");
+        let turns = match self.turns {
+            0 | 1 => String::new(),
+            turns => format!(" (the last one after {turns} of {} turns)", self.max_turns),
+        };
         let last = self.last.as_ref();
         match reason {
             ParkReason::NoProgress => {
-                let turns = match self.turns {
-                    0 | 1 => String::new(),
-                    turns => format!(" (the last one after {turns} turns)"),
-                };
                 format!("{attempts} succeeded{turns}, but the issue is still in the same state")
             }
             ParkReason::HandOver => {
@@ -539,7 +564,7 @@ impl Run {
                     self.last_failure()
                 )
             }
-            _ => format!("{attempts}; {}", self.last_failure()),
+            _ => format!("{attempts}{turns}; {}", self.last_failure()),
         }
     }
 }

@@ -89,6 +89,7 @@ impl IssueMachine {
             start: Box::new(start.clone()),
             estimate: agent.map(|agent| agent.estimate).unwrap_or_default(),
             stopping: None,
+            granted: None,
             awaiting: None,
             answered: None,
         };

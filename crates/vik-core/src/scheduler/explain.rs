@@ -17,6 +17,7 @@ use crate::outcome::{FailureClass, Outcome};
 use crate::scheduler::Hold;
 use crate::time::Now;
 use crate::trust::Trust;
+use crate::turn::TurnOfMax;
 use crate::workflow::Stage;
 
 /// The root causes of all blocked issues, found when the first is asked for.
@@ -68,6 +69,9 @@ pub struct StageExplanation {
     /// The outcome of the last attempt.
     pub last_outcome: Option<Outcome>,
     pub last_class: Option<FailureClass>,
+    /// The turn of the conversation that the running attempt is in, in a stage with `turns`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<TurnOfMax>,
     /// The hold; `None` if the stage runs or may start now. A running attempt has one while it waits
     /// for a person.
     pub hold: Option<Hold>,
@@ -164,6 +168,7 @@ impl Scheduler {
             allowed_attempts: run.map_or(stage.retry.max_attempts, |run| run.allowed(stage)),
             last_outcome: last.map(|report| report.outcome),
             last_class: last.and_then(|report| report.failure_class),
+            turn: active.and_then(|start| machine.turn_of_max(start)),
             next: hold.as_ref().and_then(Hold::until),
             hold,
         }

@@ -87,6 +87,7 @@ impl Scheduler {
         self.wake = backoffs
             .chain(graces)
             .chain(self.lookups.deadlines())
+            .chain(self.ended_turns.deadlines())
             .chain(day)
             .filter(|then| *then > now.mono)
             // An approval that expired while no daemon ran still needs its default answer.

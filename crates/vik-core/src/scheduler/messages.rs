@@ -14,6 +14,7 @@ use crate::limits::{LimitHit, Spend};
 use crate::machine::{Answered, RunEvent};
 use crate::message::{Message, MessageRefusal, NewMessage, Withdrawal};
 use crate::question::{AnswerRefusal, NewAnswer};
+use crate::turn::{EndedTurn, GrantedTurn};
 use crate::workflow::Workflow;
 
 /// An input of the scheduler.
@@ -70,6 +71,14 @@ pub enum Input {
         issue: IssueId,
         attempt_id: AttemptId,
         messages: Vec<MessageId>,
+    },
+    /// The agent of an attempt came to the end of a turn and waits for input; answered by
+    /// [`Effect::GrantTurn`] or [`Effect::RefuseTurn`]. A recovered attempt may repeat it.
+    TurnEnded {
+        /// The issue of the attempt.
+        issue: IssueId,
+        attempt_id: AttemptId,
+        ended: EndedTurn,
     },
     /// The response to [`Effect::LookUp`].
     LookupFinished {
@@ -318,6 +327,17 @@ pub enum Effect {
     DeliverMessage {
         attempt_id: AttemptId,
         message: Message,
+    },
+    /// Give the agent of this attempt the prompt of another turn.
+    GrantTurn {
+        attempt_id: AttemptId,
+        granted: GrantedTurn,
+    },
+    /// End the input of the agent of this attempt: nothing follows this turn in its process.
+    RefuseTurn {
+        attempt_id: AttemptId,
+        /// The number of the turn that has ended.
+        turn: u32,
     },
     /// A limit is near (80 %): write a warning to the attempt's log.
     Warn {

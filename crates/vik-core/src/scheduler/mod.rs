@@ -25,6 +25,7 @@ mod records;
 mod scopes;
 mod spending;
 mod taken_over;
+mod turns;
 mod workspaces;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -43,6 +44,7 @@ use blockers::Blockers;
 use ids::IdSource;
 use lookups::IssueLookups;
 use spending::Spending;
+use turns::EndedTurns;
 use workspaces::Workspaces;
 
 pub use approvals::PendingApproval;
@@ -76,6 +78,8 @@ pub struct Scheduler {
     /// Since when issues with a running attempt have been terminal or missing.
     done_since: BTreeMap<IssueId, Mono>,
     pulls_started: PullNo,
+    /// The agents that wait for input at the end of a turn.
+    ended_turns: EndedTurns,
     /// The issues whose last attempt succeeded, with the first pull that can show their next state.
     /// Until then they keep their slot, so that no new issue overtakes them.
     moving_on: BTreeMap<IssueId, PullNo>,
@@ -141,6 +145,7 @@ impl Scheduler {
             spending: Spending::default(),
             done_since: BTreeMap::new(),
             pulls_started: PullNo::default(),
+            ended_turns: EndedTurns::default(),
             moving_on: BTreeMap::new(),
             has_pulled: false,
             knows_listed: false,
@@ -297,6 +302,11 @@ impl Scheduler {
                 attempt_id,
                 messages,
             } => self.on_messages_taken(&issue, attempt_id, &messages, now),
+            Input::TurnEnded {
+                issue,
+                attempt_id,
+                ended,
+            } => self.on_turn_ended(issue, attempt_id, ended, now),
             Input::LookupFinished {
                 issue,
                 result,
@@ -329,6 +339,7 @@ impl Scheduler {
         }
         if !frees_nothing {
             self.stop_finished_issues(now);
+            self.decide_turns(now);
             self.apply_default_answers(now);
             self.answer_overdue_questions(now);
             self.request_due_approvals(now);

@@ -117,6 +117,7 @@ impl Scheduler {
         self.has_pulled = true;
         let pull = self.pulls_started;
         self.moving_on.retain(|_, after| *after > pull);
+        self.ended_turns.on_good_pull(pull);
         self.lookups.on_good_pull(now);
     }
 
