@@ -63,7 +63,7 @@ fn replay(profile: &AgentProfile, flags: u8, lines: &[u8]) -> String {
                         assert!(last.starts_with(&approval.answer_prefix), "{last}");
                     }
                 }
-                AgentRequest::TurnEnded => {
+                AgentRequest::TurnEnded { .. } => {
                     let lines = adapter.message_lines(&message).into_iter().flatten();
                     lines.for_each(|line| assert_is_json_line(&line));
                 }

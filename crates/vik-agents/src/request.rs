@@ -25,8 +25,12 @@ pub enum AgentRequest {
     MessageTaken { id: MessageId },
     /// The agent rejected a message of a person, and does not read it.
     MessageRejected { id: MessageId, why: String },
-    /// The agent has finished a turn, and waits for input: close its stdin unless a message follows.
-    TurnEnded,
+    /// The agent has finished a turn, and waits for input: close its stdin unless a message or
+    /// another turn follows.
+    TurnEnded {
+        /// Whether the turn came to its end as the agent meant it: without an error, and not stopped.
+        succeeded: bool,
+    },
     /// The agent takes no more input: close its stdin.
     Close,
     /// The agent violated the protocol and must be stopped.

@@ -35,6 +35,9 @@ pub const POINTS: &[&str] = &[
 /// The points of an attempt whose running agent gets a message, in their order.
 pub const MESSAGE_POINTS: &[&str] = &["message_noted", "message_sent", "message_taken"];
 
+/// The points of an attempt whose agent gets another turn in its process, in their order.
+pub const TURN_POINTS: &[&str] = &["turn_granted", "turn_noted", "turn_sent"];
+
 /// The points of a person's message, in their order.
 pub const SEND_POINTS: &[&str] = &["message_decided", "message_committed"];
 
@@ -78,6 +81,7 @@ pub fn reach(name: &str) {
         [
             POINTS,
             MESSAGE_POINTS,
+            TURN_POINTS,
             SEND_POINTS,
             OUTPUT_POINTS,
             STREAM_POINTS,

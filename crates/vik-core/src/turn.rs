@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::attempt::Start;
 
 /// A turn that came to its end, and after which the agent waits for input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EndedTurn {
     /// The number of the turn within its conversation, from 1.
     pub turn: u32,

@@ -190,9 +190,16 @@ fn turns_in_one_process_are_granted_after_a_pull_and_use_up_one_attempt() {
         }));
     }
     assert_eq!(world.send(ended(&start, 3, true)), []);
-    assert_eq!(world.pull_while_running("todo"), [Decided::Refuse(3)], "no turn is left");
+    assert_eq!(
+        world.pull_while_running("todo"),
+        [Decided::Refuse(3)],
+        "no turn is left"
+    );
     world.succeed(&start);
-    assert_eq!((world.run().turns, world.run().attempts, world.life_attempts()), (3, 1, 1));
+    assert_eq!(
+        (world.run().turns, world.run().attempts, world.life_attempts()),
+        (3, 1, 1)
+    );
     let next = world.pull("todo").unwrap();
     assert_eq!((next.turn, next.attempt), (1, 2));
 }
@@ -208,7 +215,11 @@ fn repeated_end_of_a_turn_gets_the_same_grant_and_counts_nothing() {
     assert_eq!(world.send(ended(&start, 1, false)), [Decided::Grant(2)]);
     assert_eq!(world.pull_while_running("todo"), []);
     assert_eq!((world.run(), world.life_attempts()), (&before, 1));
-    assert_eq!(world.send(ended(&start, 3, false)), [Decided::Refuse(3)], "it was not granted");
+    assert_eq!(
+        world.send(ended(&start, 3, false)),
+        [Decided::Refuse(3)],
+        "it was not granted"
+    );
 }
 
 #[test]
@@ -270,7 +281,14 @@ fn grant_that_was_not_used_leaves_its_turn_to_the_next_attempt() {
         ..AttemptResult::new(Outcome::Succeeded)
     };
     let (issue, attempt_id) = ("7".into(), start.attempt_id);
-    world.0.handle(now(), Input::Ended { issue, attempt_id, report });
+    world.0.handle(
+        now(),
+        Input::Ended {
+            issue,
+            attempt_id,
+            report,
+        },
+    );
     assert_eq!((world.run().turns, world.life_attempts()), (1, 1));
     assert_eq!(world.pull("todo").unwrap().turn, 2);
 }

@@ -48,6 +48,11 @@ impl Orchestrator {
                 });
                 self.effects.publish(&Progress::Messages(&issue));
             }
+            AttemptUpdate::TurnEnded(ended) => self.handle(Input::TurnEnded {
+                issue,
+                attempt_id,
+                ended,
+            }),
             AttemptUpdate::Finished(Finish::Ended(end)) => self.on_attempt_ended(attempt_id, *end),
             AttemptUpdate::Finished(Finish::HandedOver(result)) => {
                 self.attempts.remove(attempt_id);

@@ -13,8 +13,9 @@ use vik_core::machine::Phase;
 use vik_core::outcome::Outcome;
 use vik_core::scheduler::{Effect, Input, Quiescence, RemovalCause, Scheduler};
 use vik_core::time::Now;
+use vik_core::turn::GrantedTurn;
 use vik_core::workflow::Workflow;
-use vik_session::attempt;
+use vik_session::attempt::{self, TurnDecision};
 use vik_workflow::Watch;
 
 use crate::attempts::{Attempts, NewAttempt};
@@ -236,6 +237,11 @@ impl Orchestrator {
                         commands.deliver(message);
                     }
                 }
+                Effect::GrantTurn { attempt_id, granted } => {
+                    failpoint::reach("turn_granted");
+                    self.decide_turn(attempt_id, granted.turn - 1, Some(granted));
+                }
+                Effect::RefuseTurn { attempt_id, turn } => self.decide_turn(attempt_id, turn, None),
                 Effect::Warn { attempt_id, limit } => {
                     if let Some((commands, span)) = self.attempts.commands(attempt_id) {
                         tracing::warn!(parent: &span, %limit, "a limit is almost reached");
@@ -255,6 +261,14 @@ impl Orchestrator {
                 Effect::Pull => self.pulls.request(self.now().mono),
                 Effect::RunEvent(issue, event) => self.on_run_event(&issue, &event),
             }
+        }
+    }
+
+    /// Delivers what follows a turn that has ended.
+    fn decide_turn(&self, attempt_id: AttemptId, turn: u32, granted: Option<GrantedTurn>) {
+        if let Some((commands, span)) = self.attempts.commands(attempt_id) {
+            tracing::info!(parent: &span, turn, is_granted = granted.is_some(), "turn ended");
+            commands.decide_turn(TurnDecision { turn, granted });
         }
     }
 

@@ -1,6 +1,8 @@
 //! The journal of one attempt: each step is recorded before it is taken, so that the next daemon
 //! can resume the attempt.
 
+mod turn;
+
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,6 +15,7 @@ use vik_core::machine::Answered;
 use vik_core::message::Message;
 use vik_core::outcome::{FailureClass, Outcome};
 
+pub use self::turn::{CheckedTurn, NotedInput, NotedTurn};
 use crate::StoreError;
 use crate::appended::AppendOnlyFile;
 
@@ -131,6 +134,10 @@ pub enum Step {
         /// The lines for the input of the agent.
         lines: Vec<String>,
     },
+    /// A turn of the agent, which waits for input, has ended, and its result is checked.
+    TurnChecked(Box<CheckedTurn>),
+    /// The prompt of another turn is about to be sent to the agent.
+    Turn(Box<NotedTurn>),
     /// The attempt is over except for `after_run`. See [`Step::over`].
     Over {
         /// The last line of its log.
@@ -345,12 +352,42 @@ impl Journal {
         })
     }
 
-    /// Returns the messages that were sent, or were about to be, each with its lines.
-    pub fn messages(&self) -> impl Iterator<Item = (&Message, &[String])> {
+    /// Returns what was sent to the agent beyond its prompt, or was about to be, in order.
+    pub fn inputs(&self) -> impl Iterator<Item = NotedInput<'_>> {
         self.steps.iter().filter_map(|step| match step {
-            Step::Message { message, lines } => Some((&**message, &**lines)),
+            Step::Message { message, lines } => Some(NotedInput::Message(message, lines)),
+            Step::Turn(turn) => Some(NotedInput::Turn(turn)),
             _ => None,
         })
+    }
+
+    /// Returns the messages that were sent, or were about to be.
+    pub fn messages(&self) -> impl Iterator<Item = &Message> {
+        self.inputs().filter_map(|input| match input {
+            NotedInput::Message(message, _) => Some(message),
+            NotedInput::Turn(_) => None,
+        })
+    }
+
+    /// Returns the last turn whose prompt was sent to the agent, or was about to be, and when.
+    pub fn last_turn(&self) -> Option<(Timestamp, &NotedTurn)> {
+        let mut latest = self.times.iter().zip(&self.steps).rev();
+        latest.find_map(|(at, step)| match step {
+            Step::Turn(turn) => Some((*at, &**turn)),
+            _ => None,
+        })
+    }
+
+    /// Returns the check of the turn that has ended; `None` if the agent got input after the last
+    /// one.
+    pub fn checked_turn(&self) -> Option<&CheckedTurn> {
+        let mut latest = self.steps.iter().rev();
+        let last =
+            latest.find(|step| matches!(step, Step::Message { .. } | Step::Turn(_) | Step::TurnChecked(_)));
+        match last? {
+            Step::TurnChecked(checked) => Some(checked),
+            _ => None,
+        }
     }
 
     /// Returns the point at which the attempt resumes on a machine with this boot id.
@@ -401,6 +438,8 @@ fn plan(steps: &[Step], boot: &str) -> ResumePoint {
             | Step::Asked { .. }
             | Step::Answered { .. }
             | Step::Message { .. }
+            | Step::TurnChecked(_)
+            | Step::Turn(_)
             | Step::Unknown => {}
         }
     }

@@ -14,8 +14,8 @@ mod read;
 
 pub use attempt::{AttemptFiles, AttemptRecord, AttemptSpec, StoreError};
 pub use journal::{
-    AttemptFailure, Journal, ProcessRecord, ResumePoint, ScriptProgress, Step, commands_run_twice,
-    is_awaiting_result_approval, script_failure, steps, timed_steps,
+    AttemptFailure, CheckedTurn, Journal, NotedInput, NotedTurn, ProcessRecord, ResumePoint, ScriptProgress,
+    Step, commands_run_twice, is_awaiting_result_approval, script_failure, steps, timed_steps,
 };
 pub use ledger::Ledger;
 pub use outputs::{OutputBook, OutputNote, output_notes};

@@ -102,7 +102,9 @@ fn child_process_runs_the_attempt_of_a_scene() {
             };
             let spent = match update {
                 AttemptUpdate::Finished(finish) => return finish,
-                AttemptUpdate::Awaits(_) | AttemptUpdate::MessagesTaken(_) => continue,
+                AttemptUpdate::Awaits(_) | AttemptUpdate::MessagesTaken(_) | AttemptUpdate::TurnEnded(_) => {
+                    continue;
+                }
                 AttemptUpdate::Spent(spent) => spent,
             };
             let Ok(max) = std::fs::read_to_string(&limit) else {

@@ -240,9 +240,9 @@ impl Control {
 
     /// Handles the end of a turn. Running sub-agents start another turn when they end, and may ask
     /// for approval, so the input stays open for them.
-    pub(super) fn on_turn_end(&mut self) {
+    pub(super) fn on_turn_end(&mut self, succeeded: bool) {
         if self.background_agents == 0 {
-            self.outbox.push(AgentRequest::TurnEnded);
+            self.outbox.push(AgentRequest::TurnEnded { succeeded });
         }
     }
 

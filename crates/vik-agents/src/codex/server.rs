@@ -348,6 +348,7 @@ impl AppServer {
         }
         self.turn_id = None;
         let is_interrupted = std::mem::take(&mut self.is_interrupted);
+        let succeeded = turn.status.as_str() == "completed";
         match turn.status.as_str() {
             "completed" => self.exec.completed(sink),
             "interrupted" if is_interrupted => self.exec.on_interrupted(sink),
@@ -359,7 +360,7 @@ impl AppServer {
                 self.exec.failed_with_class(&message, self.failure_class, sink);
             }
         }
-        self.outbox.push(AgentRequest::TurnEnded);
+        self.outbox.push(AgentRequest::TurnEnded { succeeded });
         Some(())
     }
 

@@ -30,7 +30,7 @@ fn claude_code_input_stays_open_for_background_agents() {
         let requests = requests_for(Runtime::ClaudeCode, lines);
         requests
             .iter()
-            .filter(|request| **request == AgentRequest::TurnEnded)
+            .filter(|request| matches!(request, AgentRequest::TurnEnded { .. }))
             .count()
     };
     assert_eq!(closed(&[result]), 1);

@@ -115,7 +115,7 @@ fn claude_code_may_end_several_turns_and_counts_each_token_once() {
         )
     };
     let (_, requests) = read(&mut *adapter, &[&request("1"), &claude_result(1000, "")]);
-    assert_eq!(requests, [AgentRequest::TurnEnded]);
+    assert_eq!(requests, [AgentRequest::TurnEnded { succeeded: true }]);
     let input = |usage: (Usage, Option<f64>)| usage.0.input_tokens;
     assert_eq!(input(adapter.usage()), 1000);
     read(&mut *adapter, &[&request("2")]);
@@ -125,7 +125,7 @@ fn claude_code_may_end_several_turns_and_counts_each_token_once() {
         "the second turn counts while it runs"
     );
     let (_, requests) = read(&mut *adapter, &[&claude_result(2000, "")]);
-    assert_eq!(requests, [AgentRequest::TurnEnded]);
+    assert_eq!(requests, [AgentRequest::TurnEnded { succeeded: true }]);
     assert_eq!(input(adapter.usage()), 2000);
     let conclusion = adapter.conclude(Exit::Code(0), "");
     assert!(
@@ -162,7 +162,7 @@ fn step_that_is_stopped_for_a_message_is_no_failure_of_the_attempt() {
     };
     let (events, requests) = read(&mut *adapter, &[&stopped, &end("u1", "interrupted")]);
     assert!(!events.concat().contains(r#""fatal":true"#), "{events:?}");
-    assert_eq!(requests, [AgentRequest::TurnEnded]);
+    assert_eq!(requests, [AgentRequest::TurnEnded { succeeded: false }]);
     let second = CODEX_START[2].replace("u1", "u2");
     read(&mut *adapter, &[&second]);
     assert!(!adapter.conclude(Exit::Code(0), "").ok, "the second turn is open");

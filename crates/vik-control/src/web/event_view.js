@@ -275,6 +275,13 @@ const BODIES = {
         ` · ${truncate(event.by, 120)}, sent at ${formatDateTime(event.sent_at)}`,
       ),
     ),
+  turn: (event, { expanded, redraw }) =>
+    h(
+      "div",
+      {},
+      textLine(`turn ${event.number} of ${event.of}: ${humanize(event.why)}`),
+      collapsibleText(event.prompt, `text ${event.seq}`, expanded, redraw),
+    ),
   question: (event, { expanded, redraw }) =>
     h(
       "div",

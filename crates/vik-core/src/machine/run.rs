@@ -363,7 +363,7 @@ impl Run {
             0 => 0,
             // The last turn that was granted need not have begun.
             granted if report.ended_turn() => match report.turn {
-                turn if (start.turn..granted).contains(&turn) => turn,
+                turn if turn >= start.turn => turn,
                 _ => granted,
             },
             // The turn was interrupted, and its conversation is resumed.

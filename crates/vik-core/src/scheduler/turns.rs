@@ -160,5 +160,10 @@ impl Scheduler {
 
 /// Returns how long an agent waits for the pull that decides.
 fn longest_wait(workflow: &Workflow) -> Duration {
-    workflow.pull.timeout.0.saturating_mul(2).saturating_add(EXTRA_WAIT)
+    workflow
+        .pull
+        .timeout
+        .0
+        .saturating_mul(2)
+        .saturating_add(EXTRA_WAIT)
 }

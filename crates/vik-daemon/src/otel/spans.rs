@@ -258,6 +258,7 @@ fn tools(record: &AttemptRecord, log: &Path, end: Timestamp) -> std::io::Result<
             | Event::Limit { .. }
             | Event::Output { .. }
             | Event::PersonMessage { .. }
+            | Event::Turn { .. }
             | Event::Question { .. }
             | Event::Answer { .. }
             | Event::Ended(_) => {}

@@ -9,6 +9,7 @@ use vik_core::limits::LimitHit;
 use vik_core::machine::Answered;
 use vik_core::message::Message;
 use vik_core::outcome::Outcome;
+use vik_core::turn::GrantedTurn;
 use vik_store::AttemptFailure;
 
 /// How urgently an attempt is to stop because its daemon stops.
@@ -30,6 +31,16 @@ struct CommandState {
     detach: bool,
     warnings: Vec<LimitHit>,
     answers: Vec<Answered>,
+    turn: Option<TurnDecision>,
+}
+
+/// What follows a turn that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TurnDecision {
+    /// The number of the turn that has ended.
+    pub turn: u32,
+    /// The turn that follows it in the same process; `None` ends the agent's input.
+    pub granted: Option<GrantedTurn>,
 }
 
 /// The messages of people for one attempt.
@@ -72,6 +83,11 @@ impl CommandSender {
     /// Delivers a person's answer to a request of the attempt.
     pub fn answer(&self, answered: Answered) {
         self.state.send_modify(|state| state.answers.push(answered));
+    }
+
+    /// Decides what follows a turn that has ended.
+    pub fn decide_turn(&self, decision: TurnDecision) {
+        self.state.send_modify(|state| state.turn = Some(decision));
     }
 
     /// Delivers a message of a person. Messages are read in the order of their delivery; one that
@@ -198,6 +214,19 @@ impl AttemptCommands {
             answers.find(|answered| answered.request == request).cloned()
         })
         .await
+    }
+
+    /// Waits for the decision about what follows this turn.
+    pub async fn turn_decided(&self, turn: u32) -> TurnDecision {
+        self.find(|state| state.turn.filter(|decision| decision.turn == turn))
+            .await
+    }
+
+    /// Waits until the inbox contains a message.
+    pub async fn message_delivered(&self) {
+        let mut inbox = self.inbox.subscribe();
+        // The attempt itself holds a sender.
+        let _ = inbox.wait_for(|inbox| !inbox.waiting.is_empty()).await;
     }
 
     /// Returns the oldest message of the inbox, which stays there.

@@ -208,6 +208,19 @@ impl OutputReader {
         self.tools.restart_times(now);
     }
 
+    /// Restarts all times because the agent gets the prompt of another turn.
+    pub(super) fn on_turn_sent(&mut self) {
+        self.pause_timers();
+        self.model_since = self.model_since.map(|_| Timestamp::now());
+        let waits_for = self.waits_for();
+        self.updates.set_facts(|facts| facts.waits_for = waits_for);
+    }
+
+    /// Lets the next poll follow soon.
+    pub(super) fn poll_soon(&mut self) {
+        self.poll_wait = POLL_INTERVAL.0;
+    }
+
     /// Records whether the agent waits for a person.
     pub fn set_waits_for_person(&mut self, waits: bool) {
         if waits != self.person_since.is_some() {

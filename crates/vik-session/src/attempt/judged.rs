@@ -157,6 +157,7 @@ impl<'a> Judged<'a> {
             proof: agent.proof.map(str::to_owned),
             hand_over_failure: self.hand_over_failure.clone().map(Box::new),
             question: self.question.clone().map(Box::new),
+            turn: cx.turn_number(),
         };
         Ended {
             signal: exit.and_then(|record| record.signal),

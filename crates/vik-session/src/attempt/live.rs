@@ -5,6 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::sync::watch;
 use vik_core::outcome::Usage;
+use vik_core::turn::TurnOfMax;
 
 /// The phase of an attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,6 +67,8 @@ pub struct Facts {
     pub tokens_per_second: Option<f64>,
     pub context: Option<Context>,
     pub rate_limit: Option<RateLimit>,
+    /// The turn of the conversation; `None` in a stage without `turns`.
+    pub turn: Option<TurnOfMax>,
     /// Set while the agent is being stopped.
     pub stopping: Option<Stopping>,
 }

@@ -21,7 +21,7 @@ use vik_core::event::{Event, LogLine, LoggedEvent};
 use vik_core::ids::{AttemptId, MessageId};
 use vik_core::message::Message;
 use vik_session_log::SessionLog;
-use vik_store::{Journal, Step, StoreError};
+use vik_store::{Journal, NotedInput, NotedTurn, Step, StoreError};
 use vik_workspace::fs as private;
 
 use super::commands::AttemptCommands;
@@ -30,6 +30,7 @@ use super::live::Steering;
 use super::opened::AttemptContext;
 use super::questions::answer_event;
 use super::tool_calls::Input;
+use super::turns::Turns;
 use super::updates::UpdateSender;
 
 /// How long an agent that waits for input may leave a message untaken. It reads one at once: after
@@ -76,6 +77,8 @@ pub(super) struct MessageEvents {
     logged: BTreeSet<(MessageId, String)>,
     /// The attempts whose questions have answers in the log.
     answered: BTreeSet<AttemptId>,
+    /// The turns whose prompts are in the log.
+    turns: BTreeSet<u32>,
 }
 
 impl MessageEvents {
@@ -96,6 +99,9 @@ impl MessageEvents {
                 }
                 LoggedEvent::Known(Event::Answer { asked_by, .. }) => {
                     found.answered.insert(asked_by);
+                }
+                LoggedEvent::Known(Event::Turn { number, .. }) => {
+                    found.turns.insert(number);
                 }
                 _ => {}
             }
@@ -136,13 +142,27 @@ impl MessageEvents {
             None => Ok(()),
         }
     }
+
+    /// Writes the prompt of another turn, unless the log contains it.
+    fn write_turn(&mut self, turn: &NotedTurn, reader: &mut OutputReader) -> Result<(), FollowError> {
+        if !self.turns.insert(turn.granted.turn) {
+            return Ok(());
+        }
+        let event = Event::Turn {
+            number: turn.granted.turn,
+            of: turn.granted.max,
+            why: turn.granted.why().into(),
+            prompt: turn.prompt.as_str().into(),
+        };
+        reader.append_event(Timestamp::now(), &event)
+    }
 }
 
 impl AttemptContext<'_> {
     /// Returns the events of messages that the session log contains. Only an attempt with messages
-    /// has any.
+    /// or further turns has any.
     pub(super) fn message_events(&self) -> MessageEvents {
-        let has_none = self.start().messages.is_empty() && self.journal().messages().next().is_none();
+        let has_none = self.start().messages.is_empty() && self.journal().inputs().next().is_none();
         if has_none {
             return MessageEvents::default();
         }
@@ -181,7 +201,7 @@ impl AttemptContext<'_> {
             self.report_prompt_taken();
         }
         let events = self.message_events();
-        for (message, _) in self.journal().messages() {
+        for message in self.journal().messages() {
             if events.has(message.id, TAKEN) {
                 self.attempt.updates.message_taken(message.id);
             }
@@ -200,7 +220,7 @@ impl AttemptContext<'_> {
                 continue;
             };
             let journal = self.journal();
-            let Some((message, _)) = journal.messages().find(|(message, _)| message.id == *id) else {
+            let Some(message) = journal.messages().find(|message| message.id == *id) else {
                 continue;
             };
             if let Some(event) = events.next(message, TAKEN) {
@@ -257,9 +277,11 @@ pub(super) struct Messages {
     known: BTreeSet<MessageId>,
     /// The messages that were sent and that the agent has not taken yet.
     untaken: Vec<Message>,
-    /// Whether the agent waits for input.
-    pub(super) turn_ended: bool,
-    /// Since when it waits for input.
+    /// The further turns whose prompts were sent and that have not begun yet.
+    unbegun_turns: Vec<MessageId>,
+    /// The end of the turn, if the agent waits for input: whether the turn succeeded.
+    turn_ended: Option<bool>,
+    /// Since when it waits for input with an untaken message.
     idle_since: Option<Instant>,
     max_untaken: Duration,
     /// What the facts show.
@@ -269,9 +291,13 @@ pub(super) struct Messages {
 impl Messages {
     /// Creates the relay to an agent that takes messages.
     pub(super) fn of(journal: Arc<Mutex<Journal>>, commands: AttemptCommands, updates: UpdateSender) -> Self {
-        let untaken: Vec<Message> = {
+        let (untaken, unbegun_turns): (Vec<Message>, Vec<MessageId>) = {
             let journal = journal.lock().unwrap_or_else(PoisonError::into_inner);
-            journal.messages().map(|(message, _)| message.clone()).collect()
+            let turns = journal.inputs().filter_map(|input| match input {
+                NotedInput::Turn(turn) => Some(turn.id),
+                NotedInput::Message(..) => None,
+            });
+            (journal.messages().cloned().collect(), turns.collect())
         };
         Self {
             is_steerable: true,
@@ -281,32 +307,37 @@ impl Messages {
             events: MessageEvents::default(),
             known: untaken.iter().map(|message| message.id).collect(),
             untaken,
-            turn_ended: false,
+            unbegun_turns,
+            turn_ended: None,
             idle_since: None,
             max_untaken: MAX_UNTAKEN,
             steering: None,
         }
     }
 
-    /// Sends the lines of the messages in the journal, except those that were sent before.
+    /// Sends the lines of the messages and turns in the journal, except those that were sent before.
     pub(super) fn resume(&mut self, input: &mut Input, reader: &mut OutputReader) -> Result<(), FollowError> {
-        let noted: Vec<(Message, Vec<String>)> = {
-            let journal = self.journal();
-            let noted = journal.messages();
-            noted
-                .map(|(message, lines)| (message.clone(), lines.to_vec()))
-                .collect()
-        };
-        for (message, lines) in noted {
-            self.write(&message, &lines, input, reader)?;
+        let journal = Arc::clone(&self.journal);
+        let journal = journal.lock().unwrap_or_else(PoisonError::into_inner);
+        for noted in journal.inputs() {
+            match noted {
+                NotedInput::Message(message, lines) => self.write(message, lines, input, reader)?,
+                NotedInput::Turn(turn) => self.write_turn(turn, input, reader)?,
+            }
         }
         Ok(())
     }
 
     /// Sends the messages of the inbox that the agent can take, and ends the input of an agent that
-    /// waits for nothing.
-    pub(super) fn poll(&mut self, input: &mut Input, reader: &mut OutputReader) -> Result<(), FollowError> {
-        while let Some(next) = self.next(input, reader) {
+    /// waits for nothing and gets no further turn.
+    pub(super) fn poll(
+        &mut self,
+        input: &mut Input,
+        reader: &mut OutputReader,
+        turns: Option<&mut Turns<'_>>,
+    ) -> Result<(), FollowError> {
+        let is_held = turns.as_ref().is_some_and(|turns| turns.is_waiting());
+        while let Some(next) = self.next(input, reader).filter(|_| !is_held) {
             let Some(message) = self.commands.take_message().map(masked) else {
                 break;
             };
@@ -319,8 +350,16 @@ impl Messages {
                 self.send(message, &lines, input, reader)?;
             }
         }
-        if self.turn_ended && (self.untaken.is_empty() || self.is_ignored()) {
-            input.end().map_err(FollowError::Answer)?;
+        if let Some(succeeded) = self.turn_ended.filter(|_| !input.is_ended())
+            && self.unbegun_turns.is_empty()
+            && (self.untaken.is_empty() || self.is_ignored())
+        {
+            let has_message = self.commands.first_message().is_some();
+            let stays_open =
+                self.untaken.is_empty() && turns.is_some_and(|turns| turns.on_idle(succeeded, has_message));
+            if !stays_open {
+                input.end().map_err(FollowError::Answer)?;
+            }
         }
         self.show(input, reader);
         Ok(())
@@ -331,6 +370,51 @@ impl Messages {
     fn is_ignored(&mut self) -> bool {
         let since = *self.idle_since.get_or_insert_with(Instant::now);
         since.elapsed() >= self.max_untaken
+    }
+
+    /// Handles the end of a turn, after which the agent waits for input.
+    pub(super) fn on_turn_ended(&mut self, succeeded: bool) {
+        self.turn_ended = Some(succeeded);
+    }
+
+    /// Records the prompt of another turn, and sends it. Returns false if the agent takes none.
+    pub(super) fn send_turn(
+        &mut self,
+        mut turn: NotedTurn,
+        input: &mut Input,
+        reader: &mut OutputReader,
+    ) -> Result<bool, FollowError> {
+        let message = Message {
+            id: turn.id,
+            text: turn.prompt.clone(),
+            by: String::new(),
+            at: Timestamp::now(),
+            interrupt: false,
+        };
+        let lines = reader.message_lines(&message).filter(|_| !input.is_ended());
+        let Some(lines) = lines else {
+            return Ok(false);
+        };
+        turn.lines = lines;
+        let step = Step::Turn(Box::new(turn.clone()));
+        self.journal().record(step).map_err(FollowError::Answer)?;
+        failpoint::reach("turn_noted");
+        self.unbegun_turns.push(turn.id);
+        self.write_turn(&turn, input, reader)?;
+        Ok(true)
+    }
+
+    fn write_turn(
+        &mut self,
+        turn: &NotedTurn,
+        input: &mut Input,
+        reader: &mut OutputReader,
+    ) -> Result<(), FollowError> {
+        for line in &turn.lines {
+            input.write_once(line).map_err(FollowError::Answer)?;
+        }
+        failpoint::reach("turn_sent");
+        self.events.write_turn(turn, reader)
     }
 
     /// Returns the first message of the inbox and its lines, if the agent can take one.
@@ -378,12 +462,17 @@ impl Messages {
 
     /// Handles a message that the agent has taken.
     pub(super) fn on_taken(&mut self, id: MessageId, reader: &mut OutputReader) -> Result<(), FollowError> {
+        if let Some(at) = self.unbegun_turns.iter().position(|turn| *turn == id) {
+            self.unbegun_turns.remove(at);
+            self.turn_ended = None;
+            return Ok(());
+        }
         // Claude Code gives the prompt an id, too.
         if !self.untaken.iter().any(|message| message.id == id) {
             return Ok(());
         }
         // The message starts another turn, or is part of the running one.
-        self.turn_ended = false;
+        self.turn_ended = None;
         self.idle_since = None;
         self.leave(id, TAKEN, reader)?;
         failpoint::reach("message_taken");
@@ -399,6 +488,7 @@ impl Messages {
         reader: &mut OutputReader,
     ) -> Result<(), FollowError> {
         tracing::warn!(why, "the agent rejected a message");
+        self.unbegun_turns.retain(|turn| *turn != id);
         self.leave(id, REJECTED, reader)
     }
 

@@ -57,12 +57,13 @@ mod task;
 mod terminal;
 mod timeouts;
 mod tool_calls;
+mod turns;
 mod updates;
 mod verdict;
 mod workplace;
 
 pub use agent_end::reported_spend;
-pub use commands::{AttemptCommands, CommandSender, StopCause, StopLevel};
+pub use commands::{AttemptCommands, CommandSender, StopCause, StopLevel, TurnDecision};
 pub use context::{issue_context, sample_session, stage_context};
 pub use finish::{AttemptEnd, Finish};
 pub use follow::{FollowError, KeptOutput, OutputReader};

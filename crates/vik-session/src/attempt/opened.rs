@@ -130,7 +130,7 @@ impl<'a> AttemptContext<'a> {
                 .record(Step::AttemptStarted { boot_id: boot_id() })
                 .map_err(|error| fail("cannot start the journal", error))?;
         }
-        let sent = journal.messages().map(|(message, _)| message.id).collect();
+        let sent = journal.messages().map(|message| message.id).collect();
         attempt.commands.mark_sent(&sent);
         let log = open_log(files, &spec).map_err(|error| fail("cannot open the session log", error))?;
         failpoint::reach("begun");

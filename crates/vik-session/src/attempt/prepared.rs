@@ -59,7 +59,7 @@ impl<'a> Prepared<'a> {
         };
         drop(permit);
         let exited = match started {
-            Ok(running) => running.watch().await?,
+            Ok(running) => running.watch(Some(workplace.scripts(cx, &secrets))).await?,
             Err(exited) => exited,
         };
         Ok(exited.with(Some(secrets), workplace))

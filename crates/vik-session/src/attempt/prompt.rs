@@ -7,13 +7,15 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::task::spawn_blocking;
 use vik_base::report;
-use vik_core::outcome::FailureClass;
+use vik_core::attempt::{AttemptResult, Start};
+use vik_core::outcome::{FailureClass, Outcome};
 use vik_core::workflow::PromptSource;
 use vik_store::{AttemptFailure, Step};
 use vik_template::{Fence, Part};
 use vik_workspace::fs as private;
 
 use super::approval::human_message;
+use super::context::stage_context;
 use super::opened::AttemptContext;
 use super::scripts::{PROMPT, ScriptRunner};
 use super::{intent, messages, questions};
@@ -128,6 +130,32 @@ impl ScriptRunner<'_> {
 }
 
 impl AttemptContext<'_> {
+    /// Returns the prompt of another turn in the same process. `feedback` is the output of the
+    /// `verify` that failed.
+    pub(super) fn turn_prompt(&self, feedback: Option<&str>) -> Result<String, AttemptFailure> {
+        let start = Start {
+            previous: Some(AttemptResult {
+                feedback: feedback.map(str::to_owned),
+                ..AttemptResult::new(Outcome::Succeeded)
+            }),
+            ..self.start().clone()
+        };
+        let workdir = self.host().layout.issue_dir(&start.issue.id);
+        let context = Value::Object(stage_context(self.host(), &start, &workdir));
+        let fence = Fence::of(&context, start.fenced);
+        let prompt = vik_template::fenced_prompt(TURN_PROMPT, &context, &fence).map_err(|error| {
+            let reason = format!("the prompt of a turn: {}", report::chain(&error));
+            AttemptFailure::failed(FailureClass::Hook, reason)
+        })?;
+        let texts = prompt.parts.iter().filter_map(|part| match part {
+            Part::Text(text) => Some(text.as_str()),
+            Part::Command { .. } => None,
+        });
+        let text = fence.with_explanation(texts.collect());
+        // The prompt is sent to a provider and shown to people.
+        Ok(vik_mask::mask(&text).into_owned())
+    }
+
     /// Returns the prompt's template and its name in messages.
     async fn prompt_template(&self) -> Result<(String, String), AttemptFailure> {
         let stage = &self.start().stage;

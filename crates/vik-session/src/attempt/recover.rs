@@ -77,7 +77,7 @@ impl<'a> Opened<'a> {
                         stopping,
                         log_is_ended: is_ended,
                     };
-                    return running.watch().await;
+                    return running.watch(None).await;
                 }
                 Err(AdoptError::NoControl { .. }) => {}
                 Err(error) => {

@@ -21,8 +21,10 @@ use super::follow::{FollowError, OutputReader};
 use super::full::overrun_failure;
 use super::live::{LivePhase, Stopping};
 use super::opened::{AttemptContext, broken};
+use super::scripts::ScriptRunner;
 use super::timeouts::Timeouts;
 use super::tool_calls::ToolCallApprovals;
+use super::turns::Turns;
 use super::workplace::Workplace;
 
 /// An attempt whose agent runs under its shim.
@@ -98,11 +100,11 @@ impl<'a> Running<'a> {
         })
     }
 
-    /// Watches the agent until no process of it is alive.
+    /// Watches the agent until no process of it is alive. `scripts` runs `verify` after its turns.
     ///
     /// # Errors
     /// When the attempt was detached.
-    pub(super) async fn watch(self) -> Result<Exited<'a>, Detached> {
+    pub(super) async fn watch(self, scripts: Option<ScriptRunner<'_>>) -> Result<Exited<'a>, Detached> {
         let Self {
             cx,
             supervised,
@@ -120,12 +122,7 @@ impl<'a> Running<'a> {
             handle: supervised.handle(),
             course: stopping.map_or(Course::Working, Course::Stopping),
         };
-        let mut timeouts = Timeouts::new(
-            &cx.start().stage,
-            cx.spec.profile.read_timeout,
-            started,
-            cx.files.stderr(),
-        );
+        let mut timeouts = Timeouts::new(&cx.start().stage, cx.spec.profile.read_timeout, cx.files.stderr());
         let (mut killed, mut warned, mut is_prompt_taken) = (false, 0, false);
         if agent.handle.agent().is_some() {
             cx.log_prompt_messages(&mut cx.message_events(), &mut reader);
@@ -141,6 +138,7 @@ impl<'a> Running<'a> {
         {
             agent.fail(&error);
         }
+        let mut turns = Turns::new(cx, scripts, approvals.is_some(), started);
         let mut last_spend = Spend::default();
         let commands = cx.attempt.commands.clone();
         let has_login = cx.spec.profile.home == Home::Private;
@@ -172,6 +170,11 @@ impl<'a> Running<'a> {
                         agent.fail(&error);
                     }
                 }
+                step = turns.next(), if agent.is_working() => {
+                    if let Err(error) = turns.on_step(step, approvals.as_mut(), &mut reader) {
+                        agent.fail(&error);
+                    }
+                }
                 () = tokio::time::sleep(reader.poll_wait()) => {
                     let mut polled = reader.poll_slices().await;
                     cx.report_spend(&reader, &mut last_spend);
@@ -181,11 +184,11 @@ impl<'a> Running<'a> {
                     if let Some(approvals) =
                         approvals.as_mut().filter(|_| polled.is_ok() && !agent.is_stopping())
                     {
-                        polled = approvals.poll(&mut reader);
+                        polled = approvals.poll(&mut reader, Some(&mut turns));
                     }
                     if let Err(error) = polled {
                         agent.fail(&error);
-                    } else if let Some(failure) = timeouts.expired(&mut reader, approvals.as_ref())
+                    } else if let Some(failure) = timeouts.expired(&mut reader, approvals.as_ref(), &turns)
                         && agent.is_working()
                     {
                         agent.stop(failure);
@@ -199,6 +202,7 @@ impl<'a> Running<'a> {
             }
         };
         drop(login_sync);
+        turns.close().await;
         // A detached agent still waits for its answer.
         if let Some(approvals) = approvals.filter(|_| !matches!(&end, Err(lost) if lost.detached)) {
             approvals.close();

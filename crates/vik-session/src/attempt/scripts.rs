@@ -45,8 +45,59 @@ impl ScriptRunner<'_> {
             .attempt
             .updates
             .set_facts(|facts| facts.phase = LivePhase::Verifying);
+        if let Some(checked) = self.cx.unchanged_check(workdir).await {
+            return checked.trouble.map_or(Ok(()), Err);
+        }
         let context = self.cx.context(workdir);
         self.hook(Hook::Verify, &source, workdir, &context).await
+    }
+
+    /// Runs `verify` after a turn, while the agent waits for input. Nothing is recorded: after the
+    /// end of the agent it runs again, unless the attempt records this result. `cancel` stops it.
+    pub(super) async fn verify_turn(
+        &self,
+        workdir: &Path,
+        cancel: impl Future<Output = ()>,
+    ) -> Result<(), TurnVerifyError> {
+        let Some(source) = self.cx.start().stage.verify.clone() else {
+            return Ok(());
+        };
+        let updates = &self.cx.attempt.updates;
+        updates.set_facts(|facts| facts.phase = LivePhase::Verifying);
+        let failed = TurnVerifyError::Failed;
+        let context = self.cx.context(workdir);
+        let script = vik_template::script(&source, &context).map_err(|error| {
+            failed(self.cx.hook_failure(&HookError::Template {
+                name: Hook::Verify.to_string(),
+                source: Box::new(error),
+            }))
+        })?;
+        let mut place = self
+            .hook_place(Hook::Verify, workdir, &self.cx.start().stage.hook_secrets)
+            .map_err(failed)?;
+        // A search for processes of the attempt must not find the agent here, or `verify` there.
+        let mark = format!("{}.verify", self.cx.id);
+        place.attempt = &mark;
+        match self.run_hook(Hook::Verify, &script, place, cancel).await {
+            Ok(()) => Ok(()),
+            Err(HookError::Cancelled { .. }) => Err(TurnVerifyError::Cancelled),
+            Err(error) => Err(failed(self.cx.verify_failure(error))),
+        }
+    }
+
+    /// Returns the folder, the environment, the secrets and the sandbox of a hook.
+    fn hook_place<'p>(
+        &'p self,
+        hook: Hook,
+        workdir: &'p Path,
+        names: &[String],
+    ) -> Result<ScriptContext<'p>, AttemptFailure> {
+        let mut place = self.place(workdir, self.cx.hook_timeout(hook), names);
+        self.cx.confine_script(hook, workdir, &mut place)?;
+        if hook == Hook::Verify {
+            self.withhold_credentials_from_verify(workdir, &mut place.env, place.sandbox.as_mut())?;
+        }
+        Ok(place)
     }
 
     /// Runs a hook once: if the journal contains its end, that result is returned.
@@ -88,12 +139,19 @@ impl ScriptRunner<'_> {
             (Hook::StartState, Some(start)) => &start.secrets,
             _ => &self.cx.start().stage.hook_secrets,
         };
-        let mut place = self.place(workdir, self.cx.hook_timeout(hook), names);
-        self.cx.confine_script(hook, workdir, &mut place)?;
-        if hook == Hook::Verify {
-            self.withhold_credentials_from_verify(workdir, &mut place.env, place.sandbox.as_mut())?;
-        }
-        let done = self.run_hook(hook, &script, place).await;
+        let place = self.hook_place(hook, workdir, names)?;
+        // The agent's work is complete. If `after_run` were cut off, the tracker would not learn of
+        // it. Its own timeout bounds the wait.
+        let commands = &self.cx.attempt.commands;
+        let stop = async {
+            match hook {
+                Hook::AfterRun => commands.killed().await,
+                _ => {
+                    commands.stopped().await;
+                }
+            }
+        };
+        let done = self.run_hook(hook, &script, place, stop).await;
         let done = done.map_err(|error| match hook {
             Hook::Verify => self.cx.verify_failure(error),
             Hook::StartState | Hook::BeforeRun => AttemptFailure {
@@ -121,7 +179,13 @@ impl ScriptRunner<'_> {
         done
     }
 
-    async fn run_hook(&self, hook: Hook, script: &str, place: ScriptContext<'_>) -> Result<(), HookError> {
+    async fn run_hook(
+        &self,
+        hook: Hook,
+        script: &str,
+        place: ScriptContext<'_>,
+        stop: impl Future<Output = ()>,
+    ) -> Result<(), HookError> {
         if let Some(folder) = self.folder {
             folder
                 .check(&self.cx.host().layout)
@@ -130,17 +194,6 @@ impl ScriptRunner<'_> {
                     source: Box::new(source),
                 })?;
         }
-        // The agent's work is complete. If the hook were cut off, the tracker would not learn of
-        // it. Its own timeout bounds the wait.
-        let commands = &self.cx.attempt.commands;
-        let stop = async {
-            match hook {
-                Hook::AfterRun => commands.killed().await,
-                _ => {
-                    commands.stopped().await;
-                }
-            }
-        };
         let log = self.cx.files.hook(hook.as_str());
         hooks::run(self.cx.host(), hook.as_str(), script, place, &log, stop).await
     }
@@ -171,6 +224,14 @@ impl ScriptRunner<'_> {
     pub(super) fn secret_variables(&self, names: &[String]) -> Vec<(String, String)> {
         self.secrets.of(names).collect()
     }
+}
+
+/// Why `verify` did not pass after a turn.
+#[derive(Debug)]
+pub(super) enum TurnVerifyError {
+    Failed(AttemptFailure),
+    /// It was stopped, so nothing is known.
+    Cancelled,
 }
 
 /// Returns how `before_run` failed. A script that could not be run, or that left a process, is

@@ -10,11 +10,11 @@ use vik_store::AttemptFailure;
 
 use super::follow::OutputReader;
 use super::tool_calls::ToolCallApprovals;
+use super::turns::Turns;
 
 /// The timeouts of one attempt.
 pub(super) struct Timeouts<'a> {
     stage: &'a Stage,
-    started: Instant,
     stderr: PathBuf,
     stderr_size: u64,
     response: ResponseTimeout,
@@ -48,10 +48,9 @@ impl ResponseTimeout {
 }
 
 impl<'a> Timeouts<'a> {
-    pub(super) fn new(stage: &'a Stage, read_timeout: Span, started: Instant, stderr: PathBuf) -> Self {
+    pub(super) fn new(stage: &'a Stage, read_timeout: Span, stderr: PathBuf) -> Self {
         Self {
             stage,
-            started,
             stderr,
             stderr_size: 0,
             response: ResponseTimeout {
@@ -66,8 +65,14 @@ impl<'a> Timeouts<'a> {
         &mut self,
         reader: &mut OutputReader,
         approvals: Option<&ToolCallApprovals>,
+        turns: &Turns<'_>,
     ) -> Option<AttemptFailure> {
         let stage = self.stage;
+        if turns.is_waiting() {
+            // `verify` has its own timeout, and the scheduler bounds the wait for its decision.
+            reader.pause_timers();
+            return None;
+        }
         let waits_for_person = approvals.is_some_and(|approvals| approvals.pending_request().is_some());
         reader.set_waits_for_person(waits_for_person);
         if waits_for_person {
@@ -75,8 +80,7 @@ impl<'a> Timeouts<'a> {
             reader.pause_timers();
             return None;
         }
-        let waited = approvals.map(ToolCallApprovals::time_waited).unwrap_or_default();
-        if self.started.elapsed().saturating_sub(waited) >= stage.timeout.0 {
+        if turns.elapsed(approvals) >= stage.timeout.0 {
             return Some(AttemptFailure::of(
                 Outcome::TimedOut,
                 format!("it took longer than {}", stage.timeout),

@@ -4,6 +4,7 @@ use tokio::sync::{mpsc, watch};
 use vik_core::approval::Request;
 use vik_core::ids::MessageId;
 use vik_core::limits::Spend;
+use vik_core::turn::EndedTurn;
 
 use super::finish::Finish;
 use super::live::{Facts, Live};
@@ -18,6 +19,8 @@ pub enum AttemptUpdate {
     /// The agent has taken these messages. Each may be reported more than once, also by a recovered
     /// attempt.
     MessagesTaken(Vec<MessageId>),
+    /// The agent came to the end of a turn and waits for input. A recovered attempt may repeat it.
+    TurnEnded(EndedTurn),
     /// The attempt finished. No update follows.
     Finished(Finish),
 }
@@ -32,6 +35,7 @@ pub struct UpdateSender {
     spent: watch::Sender<Spend>,
     awaits: watch::Sender<Option<Box<Request>>>,
     taken: watch::Sender<Vec<MessageId>>,
+    turn: watch::Sender<EndedTurn>,
     finish: mpsc::Sender<Finish>,
 }
 
@@ -56,6 +60,11 @@ impl UpdateSender {
         self.taken.send_modify(|taken| taken.push(id));
     }
 
+    /// Reports that the agent came to the end of a turn and waits for a decision.
+    pub fn turn_ended(&self, ended: EndedTurn) {
+        self.turn.send_replace(ended);
+    }
+
     /// Reports that the attempt finished. Only the first report counts.
     pub fn finish(&self, finish: Finish) {
         let _ = self.finish.try_send(finish);
@@ -71,6 +80,7 @@ pub struct AttemptUpdates {
     /// All that were taken, of which the first `taken_before` are returned.
     taken: watch::Receiver<Vec<MessageId>>,
     taken_before: usize,
+    turn: watch::Receiver<EndedTurn>,
     finish: mpsc::Receiver<Finish>,
     /// Received, but not returned yet, because updates that were sent before come first.
     finished: Option<Finish>,
@@ -83,12 +93,14 @@ impl AttemptUpdates {
         let (spent, spent_receiver) = watch::channel(Spend::default());
         let (awaits, awaits_receiver) = watch::channel(None);
         let (taken, taken_receiver) = watch::channel(Vec::new());
+        let (turn, turn_receiver) = watch::channel(EndedTurn::default());
         let (finish, finish_receiver) = mpsc::channel(1);
         let sender = UpdateSender {
             facts,
             spent,
             awaits,
             taken,
+            turn,
             finish,
         };
         let receiver = Self {
@@ -97,6 +109,7 @@ impl AttemptUpdates {
             awaits: awaits_receiver,
             taken: taken_receiver,
             taken_before: 0,
+            turn: turn_receiver,
             finish: finish_receiver,
             finished: None,
         };
@@ -118,6 +131,7 @@ impl AttemptUpdates {
                 Ok(()) = self.awaits.changed() => return AttemptUpdate::Awaits(self.awaits.borrow().clone()),
                 // Returned below.
                 Ok(()) = self.taken.changed() => {}
+                Ok(()) = self.turn.changed() => return AttemptUpdate::TurnEnded(*self.turn.borrow()),
                 // Without a sender, the attempt was dropped, and its agent may live on.
                 finish = self.finish.recv() => self.finished = Some(finish.unwrap_or(Finish::Detached)),
             }
@@ -168,6 +182,7 @@ mod tests {
                 AttemptUpdate::Spent(spend) => format!("spent {}", spend.tokens),
                 AttemptUpdate::Awaits(request) => format!("awaits {}", request.is_some()),
                 AttemptUpdate::MessagesTaken(ids) => format!("taken {}", ids.len()),
+                AttemptUpdate::TurnEnded(ended) => format!("turn {}", ended.turn),
                 AttemptUpdate::Finished(Finish::Detached) => "detached".to_owned(),
                 AttemptUpdate::Finished(other) => format!("{other:?}"),
             });

@@ -324,6 +324,8 @@ impl World {
                 }
                 "deliver message"
             }
+            Effect::GrantTurn { .. } => "grant turn",
+            Effect::RefuseTurn { .. } => "refuse turn",
             Effect::CommandResult(..) => "answer",
             Effect::Pull => "pull",
             Effect::RunEvent(..) => "run event",

@@ -215,3 +215,34 @@ fn commands_that_ran_twice_are_reported() {
     }
     assert_eq!(commands_run_twice(&path), ["before_run"]);
 }
+
+#[test]
+fn check_of_a_turn_counts_until_the_agent_gets_input() {
+    let check = CheckedTurn {
+        turn: 1,
+        trouble: Some(AttemptFailure::failed(FailureClass::Verify, "no")),
+        workspace: Some(7),
+    };
+    let turn = NotedTurn {
+        id: vik_core::ids::MessageId(uuid::Uuid::nil()),
+        granted: vik_core::turn::GrantedTurn {
+            turn: 2,
+            max: 3,
+            is_verified: false,
+        },
+        prompt: "p".to_owned(),
+        lines: vec!["l".to_owned()],
+    };
+    let checked = Step::TurnChecked(Box::new(check.clone()));
+    let (_dir, path) = written(&[checked.clone()]);
+    let mut journal = Journal::open(&path).unwrap();
+    assert_eq!(journal.checked_turn(), Some(&check));
+    journal.record(finished("before_run", None)).unwrap();
+    assert_eq!(journal.checked_turn(), Some(&check));
+    journal.record(Step::Turn(Box::new(turn.clone()))).unwrap();
+    let journal = Journal::open(&path).unwrap();
+    assert_eq!(journal.checked_turn(), None);
+    assert_eq!(journal.last_turn().map(|(_, turn)| turn), Some(&turn));
+    let ids: Vec<_> = journal.inputs().map(|input| input.id()).collect();
+    assert_eq!(ids, [turn.id]);
+}

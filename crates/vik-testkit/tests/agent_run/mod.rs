@@ -115,8 +115,8 @@ impl AgentRun {
                                 .map(|at| untaken.remove(at)),
                         );
                     }
-                    AgentRequest::TurnEnded if !untaken.is_empty() => {}
-                    AgentRequest::TurnEnded | AgentRequest::Close => stdin = None,
+                    AgentRequest::TurnEnded { .. } if !untaken.is_empty() => {}
+                    AgentRequest::TurnEnded { .. } | AgentRequest::Close => stdin = None,
                     other => panic!("{other:?}"),
                 }
             }

@@ -133,6 +133,12 @@ impl Entry {
                 &summary.unwrap_or_default(),
                 &reason.unwrap_or_default(),
             )),
+            Event::Turn {
+                number,
+                of,
+                why,
+                prompt,
+            } => Self::Note(note::turn(number, of, &why, &prompt)),
             Event::PersonMessage { by, text, state, .. } => {
                 Self::Note(note::person_message(&by, &text, &state))
             }

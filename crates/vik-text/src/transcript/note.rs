@@ -76,6 +76,18 @@ pub(super) fn person_message(by: &str, text: &str, state: &str) -> Note {
     Note::of((Green, '»'), lines)
 }
 
+/// Returns the note of another turn of the conversation, with its prompt.
+pub(super) fn turn(number: u32, of: u32, why: &str, prompt: &str) -> Note {
+    let why = match why {
+        "verify_failed" => "`verify` failed",
+        "state_unchanged" => "the issue is still in the state of the stage",
+        other => other,
+    };
+    let mut lines = vec![Line::of(Dim, &format!("turn {number} of {of}: {why}"))];
+    lines.extend(Line::block(Plain, prompt));
+    Note::of((Plain, '»'), lines)
+}
+
 pub(super) fn question(question: &str, choices: &[Cow<'_, str>], default: Option<&str>) -> Note {
     let mut lines = vec![Line::of(Yellow, "the agent asks:")];
     lines.extend(Line::block(Plain, question));

@@ -107,7 +107,11 @@ fn recipes(release: &Release) -> TaskResult {
     repo::output(repo::program("ruby").args(["-wc"]).arg(release.file("vik.rb")))?;
     repo::installed("nix-instantiate", "nix-bin")?;
     let parse = ["--parse", "--option", "experimental-features", "flakes"];
-    repo::output(repo::program("nix-instantiate").args(parse).arg(release.file("flake.nix")))?;
+    repo::output(
+        repo::program("nix-instantiate")
+            .args(parse)
+            .arg(release.file("flake.nix")),
+    )?;
     Ok(())
 }
 

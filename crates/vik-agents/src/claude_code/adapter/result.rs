@@ -32,9 +32,6 @@ impl ClaudeCode {
         }
         self.session.open_tools.clear();
         self.record_usage(&result, sink);
-        if let Some(control) = &mut self.control {
-            control.on_turn_end();
-        }
         for denial in wire::read::<Vec<Denial<'_>>>(result.permission_denials).unwrap_or_default() {
             let id = wire::text(denial.tool_use_id).unwrap_or_default();
             if self.control.as_ref().is_some_and(|c| c.is_refused(&id)) {
@@ -57,6 +54,9 @@ impl ClaudeCode {
             && wire::read::<bool>(result.is_error) == Some(false)
             && wire::present(result.api_error_status).is_none()
             && !terminal.starts_with("aborted");
+        if let Some(control) = &mut self.control {
+            control.on_turn_end(ok);
+        }
         let over_budget = matches!(&*subtype, "error_max_turns" | "error_max_budget_usd");
         let stop = wire::text(result.stop_reason).unwrap_or(Cow::Borrowed(""));
         let text = wire::text(result.result);

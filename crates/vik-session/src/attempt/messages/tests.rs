@@ -126,11 +126,11 @@ impl Scene {
             match request {
                 AgentRequest::Send(line) => input.write_once(&line).unwrap(),
                 AgentRequest::MessageTaken { id } => messages.on_taken(id, reader).unwrap(),
-                AgentRequest::TurnEnded => messages.turn_ended = true,
+                AgentRequest::TurnEnded { succeeded } => messages.on_turn_ended(succeeded),
                 other => panic!("{other:?}"),
             }
         }
-        messages.poll(input, reader).unwrap();
+        messages.poll(input, reader, None).unwrap();
         self.ended = input.is_ended();
         while let Some(AttemptUpdate::MessagesTaken(ids)) = self.handle.updates.next().now_or_never() {
             self.waiting.retain(|message| !ids.contains(&message.id));

@@ -26,7 +26,7 @@ use vik_core::machine::Answered;
 use vik_core::outcome::FailureClass;
 use vik_core::scope::Scope;
 use vik_core::workflow::{ApprovePolicy, CallRule};
-use vik_store::{AttemptFailure, Journal, Step, StoreError};
+use vik_store::{AttemptFailure, Journal, NotedTurn, Step, StoreError};
 use vik_workspace::fs as private;
 
 pub(super) use self::input::Input;
@@ -36,6 +36,7 @@ use super::follow::{FollowError, OutputReader};
 use super::input_mode::asks_before_calls;
 use super::messages::Messages;
 use super::opened::AttemptContext;
+use super::turns::Turns;
 use super::updates::UpdateSender;
 
 /// The name in `by` if the agent itself withdrew its request.
@@ -177,7 +178,11 @@ impl AttemptContext<'_> {
 
 impl ToolCallApprovals {
     /// Handles the agent's new requests, and answers those whose time limit has passed.
-    pub(super) fn poll(&mut self, reader: &mut OutputReader) -> Result<(), FollowError> {
+    pub(super) fn poll(
+        &mut self,
+        reader: &mut OutputReader,
+        turns: Option<&mut Turns<'_>>,
+    ) -> Result<(), FollowError> {
         for request in reader.take_requests() {
             match request {
                 AgentRequest::Send(line) => self.input.write_once(&line).map_err(FollowError::Answer)?,
@@ -185,7 +190,7 @@ impl ToolCallApprovals {
                 AgentRequest::Withdraw { id } => self.withdraw(&id, reader)?,
                 AgentRequest::MessageTaken { id } => self.messages.on_taken(id, reader)?,
                 AgentRequest::MessageRejected { id, why } => self.messages.on_rejected(id, &why, reader)?,
-                AgentRequest::TurnEnded => self.messages.turn_ended = true,
+                AgentRequest::TurnEnded { succeeded } => self.messages.on_turn_ended(succeeded),
                 AgentRequest::Close => self.input.end().map_err(FollowError::Answer)?,
                 AgentRequest::ProtocolError(why) => return Err(FollowError::Broken(why)),
             }
@@ -199,7 +204,7 @@ impl ToolCallApprovals {
             };
             self.on_answer(&answered, reader)?;
         }
-        self.messages.poll(&mut self.input, reader)?;
+        self.messages.poll(&mut self.input, reader, turns)?;
         self.show();
         Ok(())
     }
@@ -207,6 +212,15 @@ impl ToolCallApprovals {
     /// Sends the messages that an earlier daemon was about to send.
     pub(super) fn resume_messages(&mut self, reader: &mut OutputReader) -> Result<(), FollowError> {
         self.messages.resume(&mut self.input, reader)
+    }
+
+    /// Records the prompt of another turn, and sends it. Returns false if the agent takes none.
+    pub(super) fn send_turn(
+        &mut self,
+        turn: NotedTurn,
+        reader: &mut OutputReader,
+    ) -> Result<bool, FollowError> {
+        self.messages.send_turn(turn, &mut self.input, reader)
     }
 
     /// Handles an answer. An answer to a request that is no longer waiting is ignored.

@@ -130,7 +130,7 @@ impl Scene {
     fn poll(&mut self) {
         let (approvals, reader) = self.daemon.as_mut().unwrap();
         while reader.poll().unwrap() {}
-        approvals.poll(reader).unwrap();
+        approvals.poll(reader, None).unwrap();
     }
 
     fn act(&mut self, act: Act) {

@@ -1,0 +1,132 @@
+//! Several turns of one conversation in one process of the real CLI.
+
+use super::*;
+
+/// Moves the issue to `done`.
+const MOVE: &str = "sh .git/move.sh";
+
+/// Returns a world whose stage has turns and no hooks.
+fn with_turns(test: &str, agent: RealAgent, max: u32, script: &Value) -> Option<Real> {
+    let mut real = Real::new(test, agent, script.clone())?;
+    let world = &mut real.world;
+    world.put("/issue/stages/work/hooks", json!({}));
+    world.put("/issue/stages/work/turns", json!({"max": max}));
+    // Codex runs a login shell, which sets PATH.
+    let tracker = world.env.path("bin/vik-fake-tracker");
+    let moves = world.tracker.move_command("done").replace("{{ issue.id }}", "1");
+    let moves = moves.replace("vik-fake-tracker", &tracker.to_string_lossy());
+    let create =
+        format!("git init -q && git commit -q --allow-empty -m base && echo '{moves}' > .git/move.sh");
+    world.put("/issue/hooks/after_create", json!(create));
+    Some(real)
+}
+
+fn decisions(world: &World, kind: &str) -> Vec<String> {
+    let explained = world.vik(&["explain", "1", "--json"]).expect(0).json();
+    let decisions = explained["decisions"].as_array().unwrap().clone();
+    let of_kind = decisions.iter().filter(|decision| decision["kind"] == kind);
+    of_kind
+        .map(|decision| decision["reason"].as_str().unwrap_or_default().to_owned())
+        .collect()
+}
+
+/// Returns the values of a field in the events of a kind.
+fn values(session: &Session, kind: &str, field: &str) -> Vec<Value> {
+    let events = session.of_kind(kind);
+    events.iter().map(|event| event[field].clone()).collect()
+}
+
+/// `verify` fails after the first turn, the issue is unchanged after the second, and the agent
+/// moves it in the third.
+fn has_three_turns(test: &str, agent: RealAgent) {
+    let script = json!([
+        {"text": "First.", "run": "echo one > one.txt", "expect": "Do the task."},
+        {"text": "That is all."},
+        {"text": "Second.", "run": "echo two > two.txt", "expect": "not yet two"},
+        {"text": "Now it is.", "expect": "Do the task."},
+        {"text": "Third.", "run": MOVE, "expect": "still in the state"},
+        {"text": "Finished."}
+    ]);
+    let Some(mut real) = with_turns(test, agent, 5, &script) else {
+        return;
+    };
+    let verify = "echo run >> ../verified.txt; test -e two.txt || { echo not yet two; exit 1; }";
+    real.world.put("/issue/stages/work/verify", json!(verify));
+    real.world.once().expect(0);
+    real.close();
+    let world = &real.world;
+    assert_eq!(world.tracker.state("1").as_deref(), Some("done"));
+    let session = world.session("1");
+    let ended = session.expect("succeeded", None);
+    assert_eq!(ended["last_message"], "Finished.");
+    assert_eq!(values(&session, "turn", "number"), [2, 3]);
+    assert_eq!(values(&session, "turn", "of"), [5, 5]);
+    assert_eq!(
+        values(&session, "turn", "why"),
+        ["verify_failed", "state_unchanged"]
+    );
+    let prompts = values(&session, "turn", "prompt");
+    assert!(
+        prompts[0].as_str().unwrap().contains("not yet two"),
+        "{prompts:?}"
+    );
+    // One process, one conversation.
+    assert_eq!(session.text(".steps.jsonl").matches("agent_started").count(), 1);
+    let conversations = values(&session, "session_started", "provider_session_id");
+    assert!(!conversations.is_empty() && conversations.iter().all(|id| *id == conversations[0]));
+    assert_eq!(decisions(world, "turn").len(), 2);
+    let explained = world.vik(&["explain", "1", "--json"]).expect(0).json();
+    assert_eq!(explained["now"]["life"]["attempts"], 1, "{explained}");
+    // Once after each turn, and not again after the last one.
+    let verified = std::fs::read_to_string(world.workspace("1").join("../verified.txt"));
+    assert_eq!(verified.unwrap().lines().count(), 3);
+    let shown = world.vik(&["logs", "--issue", "1"]).expect(0).out;
+    assert!(shown.contains("turn 2 of 5: `verify` failed"), "{shown}");
+}
+
+#[test]
+fn steerable_codex_has_three_turns_in_one_process() {
+    has_three_turns("steerable_codex_has_three_turns_in_one_process", RealAgent::Codex);
+}
+
+#[test]
+fn steerable_claude_has_three_turns_in_one_process() {
+    has_three_turns(
+        "steerable_claude_has_three_turns_in_one_process",
+        RealAgent::Claude,
+    );
+}
+
+/// The agent asks in its second turn.
+fn asks_in_its_second_turn(test: &str, agent: RealAgent) {
+    let ask = r#"printf '{"question":"Which table?"}\n' >> "$VIK_QUESTIONS""#;
+    let script = json!([
+        {"text": "First.", "expect": "Do the task."},
+        {"text": "I ask.", "run": ask, "expect": "still in the state"},
+        {"text": "I wait."},
+        {"text": "Then this.", "run": MOVE, "expect": "You asked: Which table?"},
+        {"text": "Finished."}
+    ]);
+    let Some(real) = with_turns(test, agent, 5, &script) else {
+        return;
+    };
+    let world = &real.world;
+    world.once().expect(10);
+    let session = world.session("1");
+    session.expect("asked", None);
+    assert_eq!(values(&session, "turn", "number"), [2]);
+    world.vik(&["answer", "1", "this"]).expect(0);
+    world.once().expect(0);
+    real.close();
+    assert_eq!(world.sessions("1").len(), 2);
+}
+
+#[test]
+fn steerable_codex_asks_in_its_second_turn() {
+    asks_in_its_second_turn("steerable_codex_asks_in_its_second_turn", RealAgent::Codex);
+}
+
+#[test]
+fn steerable_claude_asks_in_its_second_turn() {
+    asks_in_its_second_turn("steerable_claude_asks_in_its_second_turn", RealAgent::Claude);
+}
