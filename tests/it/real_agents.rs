@@ -6,7 +6,7 @@
 mod ends;
 mod questions;
 mod steerable;
-mod turns;
+pub mod turns;
 
 use serde_json::{Value, json};
 use vik_testkit::RealAgent;

@@ -211,7 +211,7 @@ pub enum Event<'a> {
         number: u32,
         /// The number of turns that the conversation may have.
         of: u32,
-        /// `verify_failed` or `state_unchanged`.
+        /// The reason: `verify_failed` or `state_unchanged`.
         why: Cow<'a, str>,
         prompt: Cow<'a, str>,
     },

@@ -7,3 +7,4 @@ mod questions;
 mod random;
 mod real;
 mod rig;
+mod turns;

@@ -3,10 +3,10 @@
 use super::*;
 
 /// Moves the issue to `done`.
-const MOVE: &str = "sh .git/move.sh";
+pub const MOVE: &str = "sh .git/move.sh";
 
 /// Returns a world whose stage has turns and no hooks.
-fn with_turns(test: &str, agent: RealAgent, max: u32, script: &Value) -> Option<Real> {
+pub fn with_turns(test: &str, agent: RealAgent, max: u32, script: &Value) -> Option<Real> {
     let mut real = Real::new(test, agent, script.clone())?;
     let world = &mut real.world;
     world.put("/issue/stages/work/hooks", json!({}));

@@ -275,6 +275,7 @@ fn log_requests(adapter: &mut dyn Adapter, log: &mut String) {
                 lines.iter().for_each(|line| send(log, line));
             }
             AgentRequest::Send(line) => send(log, line),
+            AgentRequest::TurnEnded { .. } => writeln!(log, "TurnEnded").unwrap(),
             request => writeln!(log, "{request:?}").unwrap(),
         }
     }

@@ -231,41 +231,6 @@ impl Run {
         stage.retry.max_attempts.saturating_add(self.extra_attempts)
     }
 
-    /// Returns whether the conversation of the last attempt continues with another turn as long as
-    /// the issue is in the state of the stage.
-    pub fn continues(&self, stage: &Stage) -> bool {
-        let is_left = stage
-            .turns
-            .is_some_and(|turns| (1..turns.max).contains(&self.turns));
-        let finished = self.finished.as_ref();
-        is_left
-            && stage.resume
-            && finished.is_some_and(|(agent, _)| *agent == stage.agent)
-            && self.last.as_ref().is_some_and(AttemptResult::ended_turn)
-    }
-
-    /// Returns the number of the next attempt's turn. `resumes` is whether it resumes a
-    /// conversation.
-    pub(super) fn next_turn(&self, stage: &Stage, resumes: bool) -> u32 {
-        match stage.turns {
-            None => 0,
-            // A turn is counted even if the agent cannot resume, so that their number is bounded.
-            Some(turns) if resumes || self.continues(stage) => (self.turns + 1).min(turns.max),
-            Some(_) => 1,
-        }
-    }
-
-    /// Returns the number of the turn that its active attempt, started like this, is in.
-    pub(super) fn granted_turn(&self, start: &Start) -> u32 {
-        match &self.phase {
-            Phase::Active {
-                granted: Some(granted),
-                ..
-            } => granted.turn,
-            _ => start.turn,
-        }
-    }
-
     /// Returns the active attempt.
     pub fn active(&self) -> Option<&Start> {
         match &self.phase {

@@ -133,7 +133,7 @@ impl<'a> Turns<'a> {
         }
     }
 
-    /// Handles a step.
+    /// Handles what a turn that has ended waited for.
     pub(super) fn on_step(
         &mut self,
         step: TurnStep,
