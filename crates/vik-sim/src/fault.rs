@@ -35,6 +35,14 @@ faults! {
     TakenUnreported = "taken_unreported";
     /// A restart forgets how many turns a conversation has had.
     TurnsForgotten = "turns_forgotten";
+    /// A restart forgets which turn was granted to the process of an attempt.
+    GrantForgotten = "grant_forgotten";
+    /// The end of a turn is reported while the agent still works on it.
+    TurnEndedEarly = "turn_ended_early";
+    /// The scheduler does not see that a turn has moved its issue.
+    TurnMoveUnseen = "turn_move_unseen";
+    /// An agent whose further turn was refused gets one.
+    RefusalIgnored = "refusal_ignored";
     /// A restart adds attempts that no person allowed, which raises the life limit.
     LifeLimitMoved = "life_limit_moved";
     /// A start is carried out twice.

@@ -40,6 +40,10 @@ pub struct Tree {
     /// The steps from a stop request to the end.
     heed: u32,
     stopping: bool,
+    /// Whether its input stays open at the end of a turn.
+    is_open: bool,
+    /// Whether it has ended a turn and waits for input.
+    is_idle: bool,
 }
 
 /// How an agent ends if it is not stopped.
@@ -93,6 +97,8 @@ pub struct Files {
     pub report: Option<AttemptResult>,
     /// The messages that the agent has taken.
     pub taken: BTreeSet<MessageId>,
+    /// The number of the last turn that began in the process, beyond the first one.
+    pub turn: u32,
 }
 
 /// The progress of an attempt. Each step is on disk before the next one starts.
@@ -141,7 +147,45 @@ impl Tree {
             end,
             heed: rng.pick(&[0, 0, 1, 5, 20]),
             stopping: false,
+            is_open: rng.percent(60),
+            is_idle: false,
         }
+    }
+
+    /// Returns whether it has ended a turn and waits for input.
+    pub fn is_idle(&self) -> bool {
+        self.is_idle
+    }
+
+    /// Returns whether it does nothing until it gets input or is stopped.
+    pub fn waits(&self) -> bool {
+        self.is_idle && !self.stopping
+    }
+
+    /// Begins another turn, with the behaviour of a new agent.
+    pub fn begin_turn(&mut self, temper: &Temper, rng: &mut Rng) {
+        let next = Self::new(self.issue, self.start.clone(), temper, rng);
+        *self = Self {
+            spent: self.spent,
+            reports_spend: self.reports_spend,
+            heed: self.heed,
+            is_open: true,
+            ..next
+        };
+    }
+
+    /// Ends the input, so that the agent exits.
+    pub fn end_input(&mut self) {
+        self.is_open = false;
+        self.is_idle = false;
+    }
+
+    /// Returns whether its turn has come to its end now, and it waits for input.
+    fn becomes_idle(&mut self) -> bool {
+        let has_turns = self.start.turn > 0 && self.start.stage.resume;
+        let is_done = matches!(self.end, AgentEnd::Done { .. });
+        self.is_idle = self.is_open && has_turns && is_done && !self.given_up;
+        self.is_idle
     }
 
     pub fn stop(&mut self) {
@@ -157,6 +201,9 @@ impl Tree {
 
     /// Performs one step of work. Returns the exit record after the last process has exited.
     pub fn work(&mut self) -> Option<Exit> {
+        if self.waits() {
+            return None;
+        }
         self.left = self.left.saturating_sub(1);
         self.spent = self.spent.plus(self.per_step);
         if self.stopping {
@@ -167,7 +214,15 @@ impl Tree {
             // It may end by itself just before it is stopped.
             return Some(self.exit((self.left == 0).then_some(self.end)));
         }
-        (self.left == 0).then(|| self.exit(Some(self.end)))
+        if self.left > 0 || self.becomes_idle() {
+            return None;
+        }
+        Some(self.exit(Some(self.end)))
+    }
+
+    /// Returns whether the turn that has ended moved the issue.
+    pub fn turn_moves(&self) -> bool {
+        self.end == AgentEnd::Done { moves: true }
     }
 
     /// Returns the exit record for an agent that was killed alone, without its shim.
@@ -245,6 +300,7 @@ impl Files {
             reported: None,
             report: None,
             taken: BTreeSet::new(),
+            turn: 0,
         }
     }
 }

@@ -50,6 +50,13 @@ pub(crate) fn spoil(stored: &mut Stored, fault: Option<Fault>) {
                 run["turns"] = 0.into();
             }
         }),
+        Some(Fault::GrantForgotten) => patch(stored, |machine| {
+            for run in machine["runs"].as_array_mut().into_iter().flatten() {
+                if let Some(active) = run["phase"].get_mut("active") {
+                    active["granted"] = Value::Null;
+                }
+            }
+        }),
         Some(Fault::PauseForgotten) => {
             stored.paused = false;
             patch(stored, |machine| machine["paused"] = false.into());

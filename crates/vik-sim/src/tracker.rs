@@ -93,6 +93,11 @@ impl Item {
         Arc::new(item)
     }
 
+    /// Returns the item in another state.
+    pub fn in_state(&self, state: &'static str) -> Arc<Self> {
+        Arc::new(self.clone().with(|item| item.state = state))
+    }
+
     /// Returns the item with a mark in its title.
     pub fn with_mark(&self, mark: u32) -> Arc<Self> {
         let mut item = self.clone();

@@ -1,7 +1,7 @@
 //! Checks the decisions on one input.
 
 use vik_core::approval::{self, Request};
-use vik_core::attempt::{AttemptResult, BeforeRunFailure, Start, StopReason};
+use vik_core::attempt::{AttemptResult, BeforeRunFailure, StopReason};
 use vik_core::changes::Changes;
 use vik_core::ids::{AttemptId, IssueId, RunId, StageName};
 use vik_core::limits::{LimitScope, Spend};
@@ -13,14 +13,6 @@ use vik_core::time::Now;
 
 use super::books::{Lived, MOST_INTERNAL, Parked, day};
 use super::{Broken, Facts, Held, ObservedInput, Oracle, ensure, number};
-
-/// Returns whether a conversation may continue with another turn after this end, so that it does
-/// not count as an attempt of its run yet.
-fn may_continue(start: &Start, report: &AttemptResult) -> bool {
-    let is_left = start.stage.turns.is_some_and(|turns| start.turn < turns.max);
-    let is_known = report.provider_session_id.is_some() || start.resume.is_some();
-    is_left && start.stage.resume && is_known && report.ended_turn() && !report.resume_failed
-}
 
 impl Oracle {
     /// Checks the decisions on an input.
@@ -50,6 +42,11 @@ impl Oracle {
         for effect in effects {
             if let Effect::CommandResult(number, answer) = effect {
                 self.answers(*number, answer)?;
+            }
+        }
+        for effect in effects {
+            if let Effect::GrantTurn { attempt_id, granted } = effect {
+                self.grants(*attempt_id, *granted, changes, now)?;
             }
         }
         for machine in &changes.machines {
@@ -245,9 +242,9 @@ impl Oracle {
         let drained = report.outcome == Outcome::Cancelled
             && matches!(active.stopped, None | Some(StopReason::TakenOver));
         let internal = report.failure_class == Some(FailureClass::Internal);
-        let start = self.facts.get(&attempt_id).map(|facts| &facts.start);
-        let is_further_turn = start.is_some_and(|start| start.turn > 1) && report.ended_turn();
-        let continues = start.is_some_and(|start| may_continue(start, &report));
+        let facts = self.facts.get(&attempt_id);
+        let is_further_turn = facts.is_some_and(|facts| facts.granted > 1) && report.ended_turn();
+        let continues = facts.is_some_and(|facts| facts.may_continue(&report));
         let key = (active.issue, active.stage.clone());
         if internal {
             *self.books.internal.entry(key).or_default() += 1;

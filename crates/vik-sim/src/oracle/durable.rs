@@ -115,6 +115,7 @@ impl Oracle {
         let durable =
             |attempt_id: &AttemptId| over.contains(attempt_id) || disk.claims.contains_key(attempt_id);
         self.facts.retain(|attempt_id, _| durable(attempt_id));
+        self.turns_crashed(disk);
         Ok(())
     }
 

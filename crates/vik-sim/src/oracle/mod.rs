@@ -12,6 +12,7 @@ mod owned;
 mod parked;
 mod questions;
 mod start;
+mod turns;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -134,6 +135,8 @@ struct Facts {
     estimate: Spend,
     /// The result, once it is in the log.
     report: Option<AttemptResult>,
+    /// The last turn that was granted to its process, or the one that it was started for.
+    granted: u32,
 }
 
 /// The last observation of an issue in this daemon's life.
@@ -170,6 +173,8 @@ pub(crate) struct Oracle {
     is_current: bool,
     /// When the last attempt of an issue's stage ended.
     ended: BTreeMap<(usize, StageName), (u64, Mono)>,
+    /// The last turn of each attempt that has ended in its process, and when.
+    turns_ended: BTreeMap<AttemptId, (u32, u64)>,
     /// The last run of each stage, and whether something since allows another one.
     last_run: BTreeMap<(usize, StageName), (RunId, bool)>,
     /// The last approved request, which names a run and a text.
@@ -210,6 +215,7 @@ impl Oracle {
             pull_started: 0,
             is_current: false,
             ended: BTreeMap::new(),
+            turns_ended: BTreeMap::new(),
             last_run: BTreeMap::new(),
             approved: BTreeMap::new(),
             last_of_run: BTreeMap::new(),

@@ -1,6 +1,6 @@
 //! Checks whether an attempt may start.
 
-use vik_core::attempt::{AttemptResult, Start};
+use vik_core::attempt::Start;
 use vik_core::limits::LimitScope;
 use vik_core::scheduler::Scheduler;
 use vik_core::time::Now;
@@ -28,6 +28,7 @@ impl Oracle {
             start: start.clone(),
             estimate: profile.map(|profile| profile.estimate).unwrap_or_default(),
             report: None,
+            granted: start.turn,
         });
         self.books.active.insert(
             start.attempt_id,
@@ -53,7 +54,7 @@ impl Oracle {
         )
     }
 
-    fn nothing_holds(&self, issue: usize, start: &Start) -> Held {
+    pub(super) fn nothing_holds(&self, issue: usize, start: &Start) -> Held {
         ensure(!self.draining, "nothing starts while draining", || {
             start.attempt_id.to_string()
         })?;
@@ -81,7 +82,7 @@ impl Oracle {
     }
 
     /// Checks that a person, or the time limit, approved the present text.
-    fn is_approved(&self, issue: usize, start: &Start) -> Held {
+    pub(super) fn is_approved(&self, issue: usize, start: &Start) -> Held {
         let stage = self.policy.stage(&start.stage.name);
         let asks = stage.is_some_and(Stage::asks_before);
         let text = format!("{}.{}", start.run, start.issue.text_fingerprint());
@@ -328,31 +329,6 @@ impl Oracle {
 
     /// Checks that the attempt resumes a conversation of its own run, and knows the result of the
     /// last attempt.
-    /// Checks the number of a turn: it follows from the turn before, and is at most `turns.max`.
-    fn check_turn(&self, start: &Start) -> Held {
-        let most = start.stage.turns.map_or(0, |turns| turns.max);
-        let last = self
-            .last_of_run
-            .get(&start.run)
-            .and_then(|attempt_id| self.facts.get(attempt_id));
-        let before = last.map_or(0, |last| last.start.turn);
-        let report = last.and_then(|last| last.report.as_ref());
-        let is_ended = report.is_some_and(AttemptResult::ended_turn);
-        let next = (before + u32::from(is_ended)).min(most);
-        let is_known = report.is_some_and(|report| {
-            let resumed = last.is_some_and(|last| last.start.resume.is_some());
-            !report.resume_failed && (report.provider_session_id.is_some() || resumed)
-        });
-        let same_agent = last.is_some_and(|last| last.start.stage.agent == start.stage.agent);
-        let must_continue =
-            is_ended && is_known && same_agent && start.stage.resume && (1..most).contains(&before);
-        ensure(
-            start.turn == next || (start.turn == most.min(1) && !must_continue),
-            "5: the turns of a conversation are counted",
-            || format!("turn {} after turn {before}, at most {most}", start.turn),
-        )
-    }
-
     fn check_resumption(&self, start: &Start) -> Held {
         let last = self
             .last_of_run

@@ -11,6 +11,7 @@ use vik_core::message::Message;
 use vik_core::outcome::{FailureClass, Outcome};
 use vik_core::scheduler::Input;
 
+use super::turns::TurnDecision;
 use super::{Held, World};
 use crate::clock::later;
 use crate::fault::Fault;
@@ -31,6 +32,10 @@ pub(crate) struct Task {
     pub(super) inbox: VecDeque<Message>,
     /// The messages that its agent has taken, until that is reported.
     pub(super) unreported: Vec<MessageId>,
+    /// Whether the end of the current turn was reported.
+    pub(super) has_reported_turn: bool,
+    /// What follows the turn: another one, or the end of the input.
+    pub(super) decision: Option<TurnDecision>,
 }
 
 impl Task {
@@ -43,6 +48,8 @@ impl Task {
             reported: Spend::default(),
             inbox: VecDeque::new(),
             unreported: Vec::new(),
+            has_reported_turn: false,
+            decision: None,
         }
     }
 
@@ -192,7 +199,10 @@ impl World {
                 }
                 did
             }
-            Step::Spawned => self.follow(issue, task)?,
+            Step::Spawned => match self.turn_step(task)? {
+                Some(step) => Did::Step(step),
+                None => self.follow(issue, task)?,
+            },
             Step::Logged => {
                 let is_skipped = files
                     .report
@@ -349,12 +359,15 @@ impl World {
         let Some(files) = self.host.files.get(&attempt_id) else {
             return Ok(Did::Nothing);
         };
+        let turn = files.turn.max(task.start.turn);
         let Some(exit) = files.exit else {
             let mut report = ran(Outcome::Lost, files.reported);
+            report.turn = turn;
             report.proof = Some("reboot".to_owned());
             return Ok(self.conclude(attempt_id, report));
         };
         let mut report = exit.report(stopped, &mut self.rng);
+        report.turn = turn;
         let verified = report.outcome == Outcome::Succeeded && task.start.stage.verify.is_some();
         if verified && self.rng.percent(30) {
             report.outcome = Outcome::Failed;

@@ -12,6 +12,7 @@ use vik_core::time::{Mono, Now};
 use vik_core::workflow::ScopeConflicts;
 
 use super::attempt::Task;
+use super::turns::TurnDecision;
 use super::{Held, World};
 use crate::disk;
 use crate::fault::Fault;
@@ -324,8 +325,18 @@ impl World {
                 }
                 "deliver message"
             }
-            Effect::GrantTurn { .. } => "grant turn",
-            Effect::RefuseTurn { .. } => "refuse turn",
+            Effect::GrantTurn { attempt_id, granted } => {
+                if let Some(task) = daemon.tasks.get_mut(&attempt_id) {
+                    task.decision = Some(TurnDecision::Granted(granted));
+                }
+                "grant turn"
+            }
+            Effect::RefuseTurn { attempt_id, turn } => {
+                if let Some(task) = daemon.tasks.get_mut(&attempt_id) {
+                    task.decision = Some(TurnDecision::Refused { turn });
+                }
+                "refuse turn"
+            }
             Effect::CommandResult(..) => "answer",
             Effect::Pull => "pull",
             Effect::RunEvent(..) => "run event",

@@ -7,6 +7,7 @@ mod outside;
 mod quiet;
 #[cfg(test)]
 mod scenario;
+mod turns;
 
 use std::sync::Arc;
 

@@ -133,6 +133,19 @@ impl World {
         match self.fault {
             Some(Fault::BlockersUnheard) => printed.iter().map(|item| item.without_blockers()).collect(),
             Some(Fault::ScopesUnheard) => printed.iter().map(|item| item.without_scope()).collect(),
+            Some(Fault::TurnMoveUnseen) => {
+                let trees = self.host.trees.values();
+                let idle: Vec<_> = trees.filter(|tree| tree.is_idle()).collect();
+                let seen = |item: &std::sync::Arc<Item>| {
+                    let tree = idle.iter().find(|tree| tree.issue == item.issue);
+                    let before = tree.and_then(|tree| {
+                        let state = &*tree.start.issue.state;
+                        policy::STATES.into_iter().find(|known| *known == state)
+                    });
+                    before.map_or_else(|| std::sync::Arc::clone(item), |state| item.in_state(state))
+                };
+                printed.iter().map(seen).collect()
+            }
             Some(Fault::FlapFrees) => {
                 let flaps = |item: &std::sync::Arc<Item>| item.with_mark(self.oracle.flaps(item));
                 printed.iter().map(flaps).collect()
@@ -377,6 +390,9 @@ impl World {
         let Some((&attempt_id, tree)) = self.host.trees.iter_mut().nth(at) else {
             return Ok(false);
         };
+        if tree.waits() {
+            return Ok(false);
+        }
         let exit = tree.work();
         let (issue, spent, reports_spend) = (tree.issue, tree.spent, tree.reports_spend);
         let given_up = tree.given_up;
@@ -394,6 +410,7 @@ impl World {
             files.reported = Some(spent);
         }
         let Some(exit) = exit else {
+            self.turn_ends(attempt_id);
             return Ok(true);
         };
         if exit.is_unproven() && !given_up {
