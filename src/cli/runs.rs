@@ -181,11 +181,13 @@ fn row(run: &RunView, time: fn(Timestamp) -> String) -> [String; 10] {
     let outcome = run
         .outcome
         .map_or_else(|| "-".to_owned(), |outcome| outcome.to_string());
+    let turn = run.attempts.last().and_then(|attempt| attempt.turn);
+    let turn = turn.map(|turn| format!(" (turn {turn})")).unwrap_or_default();
     [
         one_line(run.issue_id.as_str(), 30),
         run.stage.to_string(),
         state(run.state).to_owned(),
-        outcome,
+        outcome + &turn,
         started_at(run).map_or_else(|| "-".to_owned(), time),
         run.attempts.len().to_string(),
         Span(Duration::from_millis(took)).to_string(),

@@ -8,7 +8,7 @@ use vik_core::intent::{Clause, Intent};
 use vik_core::outcome::{FailureClass, Outcome};
 use vik_core::trust::Trust;
 
-use crate::{Daemon, DayView, LifeView, RunView};
+use crate::{Daemon, DayView, LifeView, RunView, TurnView};
 
 /// The current status and the history of one issue.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -97,6 +97,9 @@ pub struct StageView {
     pub run_id: Option<String>,
     /// The running attempt.
     pub session_id: Option<String>,
+    /// The turn of the conversation that the running attempt is in, in a stage with `turns`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<TurnView>,
     /// The outcome of its last attempt.
     pub last_outcome: Option<Outcome>,
     /// The failure class of its last attempt.

@@ -65,7 +65,7 @@ pub use spend::{DayView, LifeView, LimitView, SpendView};
 pub use status::{
     ApiView, ApprovalView, ContextView, Daemon, DaemonState, LedgerView, ParkedView, PullCounts, PullView,
     RateLimitView, RejectedEdit, SCHEMA, SessionView, StageDef, Status, StoppingView, TakenOverView,
-    WaitingView, WaitsForView, WorkflowView,
+    TurnView, WaitingView, WaitsForView, WorkflowView,
 };
 pub use takeover::{HandbackView, TakeoverView};
 pub use trace::{

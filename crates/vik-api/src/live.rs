@@ -22,6 +22,9 @@ impl SessionView {
             let (step, next) = (&stopping.step, next.unwrap_or_default());
             parts.push(format!("stopping ({step}{next}): {}", stopping.why));
         }
+        if let Some(turn) = self.turn {
+            parts.push(turn.to_string());
+        }
         if let Some(waits) = &self.waits_for {
             let time = elapsed(waits.since, now);
             parts.push(match (waits.kind.as_str(), waits.detail.as_deref()) {

@@ -52,6 +52,9 @@ pub struct AttemptView {
     pub attempt: u32,
     /// Its id.
     pub session_id: String,
+    /// The number of its last turn within the conversation, in a stage with `turns`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<u32>,
     /// The outcome; `null` while it is running.
     pub outcome: Option<Outcome>,
     /// The reason of the failure.

@@ -1,5 +1,6 @@
 //! `vik status --json`.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
@@ -8,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use vik_core::approval::Request;
 use vik_core::ids::{AgentName, IssueId, StageName};
 use vik_core::outcome::Usage;
+use vik_core::turn::TurnOfMax;
 
 use crate::{DayView, LimitView, NotifierView, QuestionView, RetentionView, RootCauseView, SpendView};
 
@@ -271,6 +273,9 @@ pub struct SessionView {
     pub model: Option<String>,
     /// Its number within the run.
     pub attempt: u32,
+    /// The turn of its conversation, in a stage with `turns`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<TurnView>,
     /// `preparing`, `running`, `verifying`, `awaiting_approval`, `finishing`.
     pub phase: String,
     /// When it started.
@@ -324,6 +329,27 @@ pub struct SessionView {
     /// Why messages do not reach it while it runs.
     #[serde(default)]
     pub not_steerable_because: Option<String>,
+}
+
+/// A turn of a conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TurnView {
+    /// Its number within the conversation, from 1.
+    pub number: u32,
+    /// The number of turns that the conversation may have.
+    pub max: u32,
+}
+
+impl From<TurnOfMax> for TurnView {
+    fn from(TurnOfMax { number, max }: TurnOfMax) -> Self {
+        Self { number, max }
+    }
+}
+
+impl fmt::Display for TurnView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "turn {} of {}", self.number, self.max)
+    }
 }
 
 /// What a running agent waits for.

@@ -286,6 +286,7 @@ fn removed_view(layout: &Layout, stored: &StoredAttempt) -> Option<AttemptView> 
         hand_over_failure: None,
         attempt: started.attempt,
         session_id: started.attempt_id.to_string(),
+        turn: turn_number(report.turn),
         outcome: Some(report.outcome),
         failure_class: report.failure_class,
         reason: report.reason.clone(),
@@ -304,6 +305,11 @@ fn removed_view(layout: &Layout, stored: &StoredAttempt) -> Option<AttemptView> 
         log: files(layout, stored).log(),
         files_removed: true,
     })
+}
+
+/// Returns the number of a turn; `None` in a stage without `turns`.
+fn turn_number(turn: u32) -> Option<u32> {
+    (turn > 0).then_some(turn)
 }
 
 /// Returns the charge of an attempt.
@@ -341,6 +347,8 @@ fn view(attempt: &PastAttempt, books: &StoredHistory, status: Option<&Status>) -
         hand_over_failure: stored_result.and_then(|result| hand_over_failure(attempt, result, &outputs)),
         attempt: record.attempt,
         session_id: id,
+        turn: turn_number(stored_result.map_or(0, |result| result.turn))
+            .or(live.and_then(|live| live.turn).map(|turn| turn.number)),
         outcome: result
             .map(|result| result.outcome)
             .or(lost.then_some(Outcome::Lost)),

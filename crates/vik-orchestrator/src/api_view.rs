@@ -75,6 +75,7 @@ fn stage(explanation: &StageExplanation) -> StageView {
         state,
         run_id: explanation.run.map(|run| run.to_string()),
         session_id: explanation.attempt_id.map(|session| session.to_string()),
+        turn: explanation.turn.map(Into::into),
         last_outcome: explanation.last_outcome,
         last_class: explanation.last_class,
         attempts: explanation.attempts,

@@ -11,6 +11,7 @@ use vik_api::{ContextView, RateLimitView, SessionView, StoppingView, WaitsForVie
 use vik_core::attempt::Start;
 use vik_core::ids::AttemptId;
 use vik_core::limits::Spend;
+use vik_core::turn::TurnOfMax;
 use vik_core::workflow::Workflow;
 use vik_session::attempt::{
     self, AttemptHandle, AttemptUpdate, AttemptUpdates, CommandSender, Live, Steering, StopLevel,
@@ -56,6 +57,7 @@ impl RunningAttempt {
             agent: start.stage.agent.clone(),
             model: profile.and_then(|profile| profile.model.clone()),
             attempt: start.attempt,
+            turn: facts.turn.or_else(|| TurnOfMax::of(start)).map(Into::into),
             phase: facts.phase.as_str().to_owned(),
             since: self.since,
             last_event_at: facts.last_event_at,

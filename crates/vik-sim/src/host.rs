@@ -163,7 +163,7 @@ impl Tree {
     }
 
     /// Begins another turn, with the behaviour of a new agent.
-    pub fn begin_turn(&mut self, temper: &Temper, rng: &mut Rng) {
+    pub fn start_turn(&mut self, temper: &Temper, rng: &mut Rng) {
         let next = Self::new(self.issue, self.start.clone(), temper, rng);
         *self = Self {
             spent: self.spent,

@@ -28,6 +28,7 @@ fn hold(reason: &str, detail: &str) -> HoldView {
 
 fn stage(name: &str, state: StageState, hold: Option<HoldView>) -> StageView {
     StageView {
+        turn: None,
         intent: None,
         stage: name.into(),
         state,
@@ -54,6 +55,7 @@ fn decision(seconds: i64, kind: &str, detail: &str) -> DecisionView {
 
 fn attempt() -> AttemptView {
     AttemptView {
+        turn: None,
         attempt: 1,
         session_id: "0195-a".to_owned(),
         outcome: Some(Outcome::Failed),

@@ -13,8 +13,12 @@ pub fn result(attempt: &AttemptView, outcome: &str) -> String {
         .failure_class
         .map(|class| format!(" ({class})"))
         .unwrap_or_default();
+    let turn = attempt
+        .turn
+        .map(|turn| format!(", turn {turn}"))
+        .unwrap_or_default();
     format!(
-        "attempt {}: {outcome}{class}{}, {} tokens, {}",
+        "attempt {}{turn}: {outcome}{class}{}, {} tokens, {}",
         attempt.attempt,
         took(attempt),
         tokens(attempt.usage.total()),

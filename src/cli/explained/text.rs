@@ -66,8 +66,9 @@ pub fn answer(explained: &Explained, now: Timestamp) -> String {
         if let Some(text) = sentence(stage, now) {
             return format!("Waiting for a person: {text}");
         }
+        let turn = stage.turn.map(|turn| format!(", {turn}")).unwrap_or_default();
         return format!(
-            "Running: stage `{}`, attempt {} of {}.",
+            "Running: stage `{}`, attempt {} of {}{turn}.",
             stage.stage,
             stage.attempts + 1,
             stage.max_attempts

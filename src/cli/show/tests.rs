@@ -44,6 +44,7 @@ fn outputs() -> Vec<OutputView> {
 
 fn attempt(number: u64, from: i64, to: Option<i64>, outcome: Outcome) -> AttemptView {
     AttemptView {
+        turn: None,
         attempt: u32::try_from(number).unwrap(),
         session_id: session(number).to_string(),
         outcome: to.map(|_| outcome),
@@ -126,6 +127,7 @@ fn explained(attempts: Vec<AttemptView>) -> Explained {
             paused: false,
             hold: None,
             stages: vec![StageView {
+                turn: None,
                 intent: None,
                 stage: "implement".into(),
                 state: if running {

@@ -22,6 +22,7 @@ fn ago(seconds: i64) -> Timestamp {
 
 fn session(issue: &str, stage: &str) -> SessionView {
     SessionView {
+        turn: None,
         session_id: format!("0195-{issue}"),
         issue_id: issue.into(),
         issue_title: "Fix it".to_owned(),

@@ -82,6 +82,8 @@ fn has_three_turns(test: &str, agent: RealAgent) {
     assert_eq!(verified.unwrap().lines().count(), 3);
     let shown = world.vik(&["logs", "--issue", "1"]).expect(0).out;
     assert!(shown.contains("turn 2 of 5: `verify` failed"), "{shown}");
+    assert_eq!(world.runs()[0]["attempts"][0]["turn"], 3);
+    assert!(world.vik(&["runs"]).expect(0).out.contains("succeeded (turn 3)"));
 }
 
 #[test]
@@ -129,4 +131,101 @@ fn steerable_codex_asks_in_its_second_turn() {
 #[test]
 fn steerable_claude_asks_in_its_second_turn() {
     asks_in_its_second_turn("steerable_claude_asks_in_its_second_turn", RealAgent::Claude);
+}
+
+/// A message that arrives while `verify` runs after the first turn gets its answer before the next
+/// turn, and `verify` runs again after it.
+fn gets_a_message_between_turns(test: &str, agent: RealAgent) {
+    const TEXT: &str = "Make it blue.";
+    let script = json!([
+        {"text": "First.", "expect": "Do the task."},
+        {"text": "Blue it is.", "run": "echo blue > color.txt", "expect": TEXT},
+        {"text": "Is it done?"},
+        {"text": "Second.", "run": MOVE, "expect": "still in the state"},
+        {"text": "Finished."}
+    ]);
+    let Some(mut real) = with_turns(test, agent, 5, &script) else {
+        return;
+    };
+    let verify = "touch ../verifying.txt; test -e color.txt || sleep 1000";
+    real.world.put("/issue/stages/work/verify", json!(verify));
+    let world = &real.world;
+    let daemon = world.daemon();
+    eventually("`verify` runs", || {
+        world.workspace("1").join("../verifying.txt").exists()
+            && world
+                .status()
+                .is_some_and(|status| status["sessions"][0]["phase"] == "verifying")
+    });
+    let session = &world.status().unwrap()["sessions"][0];
+    assert_eq!(session["turn"], json!({"number": 1, "max": 5}));
+    world.vik(&["message", "1", TEXT]).expect(0);
+    eventually("the issue is done", || {
+        world.tracker.state("1").as_deref() == Some("done")
+    });
+    eventually("the attempt has ended", || {
+        world.runs().first().is_some_and(|run| run["state"] == "ended")
+    });
+    daemon.stop().expect(0);
+    real.close();
+    let session = world.session("1");
+    session.expect("succeeded", None);
+    assert_eq!(values(&session, "person_message", "state"), ["sent", "taken"]);
+    assert_eq!(values(&session, "turn", "number"), [2]);
+}
+
+#[test]
+fn steerable_codex_gets_a_message_between_turns() {
+    let test = "steerable_codex_gets_a_message_between_turns";
+    gets_a_message_between_turns(test, RealAgent::Codex);
+}
+
+#[test]
+fn steerable_claude_gets_a_message_between_turns() {
+    let test = "steerable_claude_gets_a_message_between_turns";
+    gets_a_message_between_turns(test, RealAgent::Claude);
+}
+
+/// What holds the issue ends the process after its turn; the next one is an attempt of its own.
+fn pause_ends_the_process(test: &str, agent: RealAgent) {
+    let script = json!([
+        {"text": "First.", "run": "touch up.txt; while [ ! -e go.txt ]; do sleep 0.1; done", "expect": "Do the task."},
+        {"text": "That is all."},
+        {"text": "Second.", "run": MOVE, "expect": "still in the state"},
+        {"text": "Finished."}
+    ]);
+    let Some(real) = with_turns(test, agent, 5, &script) else {
+        return;
+    };
+    let world = &real.world;
+    let daemon = world.daemon();
+    eventually("the agent works", || world.workspace("1").join("up.txt").exists());
+    world.vik(&["pause", "1"]).expect(0);
+    std::fs::write(world.workspace("1").join("go.txt"), "").unwrap();
+    eventually("the attempt has ended", || {
+        let runs = world.runs();
+        runs[0]["attempts"][0]["outcome"] == "succeeded"
+    });
+    world.vik(&["resume", "1"]).expect(0);
+    eventually("the issue is done", || {
+        world.tracker.state("1").as_deref() == Some("done")
+    });
+    eventually("the next attempt has ended", || {
+        world.runs()[0]["attempts"][1]["outcome"] == "succeeded"
+    });
+    daemon.stop().expect(0);
+    real.close();
+    let turns: Vec<_> = world.runs()[0]["attempts"].as_array().unwrap().clone();
+    let turns: Vec<_> = turns.iter().map(|attempt| attempt["turn"].clone()).collect();
+    assert_eq!(turns, [1, 2]);
+}
+
+#[test]
+fn steerable_codex_ends_its_process_for_a_pause() {
+    pause_ends_the_process("steerable_codex_ends_its_process_for_a_pause", RealAgent::Codex);
+}
+
+#[test]
+fn steerable_claude_ends_its_process_for_a_pause() {
+    pause_ends_the_process("steerable_claude_ends_its_process_for_a_pause", RealAgent::Claude);
 }

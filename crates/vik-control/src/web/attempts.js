@@ -59,6 +59,7 @@ export function attemptRow(record) {
             },
             `Attempt ${attempt.attempt}`,
           ),
+      attempt.turn ? h("span", { class: "small dim" }, `turn ${attempt.turn}`) : null,
       chip(outcome ?? "running"),
       attempt.files_removed
         ? h("span", { class: "tag", title: "Removed by vik prune, or because of their age" }, "Files removed")

@@ -154,6 +154,7 @@ export function liveFacts(session) {
     const due = stopping.next_step_at ? [`, ${next} `, relativeTime(stopping.next_step_at)] : [];
     facts.push([`stopping (${stopping.step}`, ...due, `): ${truncate(stopping.why, 300)}`]);
   }
+  if (session.turn) facts.push([`turn ${session.turn.number} of ${session.turn.max}`]);
   if (waits) {
     const detail = truncate(waits.detail ?? "", 60);
     const waitedFor = {

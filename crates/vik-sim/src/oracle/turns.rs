@@ -161,7 +161,7 @@ impl Oracle {
     }
 
     /// Checks a turn whose prompt an agent gets: it is granted in the ledger, and has not begun.
-    pub(crate) fn turn_begins(&mut self, attempt_id: AttemptId, turn: u32, disk: &Disk) -> Held {
+    pub(crate) fn turn_starts(&mut self, attempt_id: AttemptId, turn: u32, disk: &Disk) -> Held {
         let issue = self.facts.get(&attempt_id).map(|facts| &facts.start.issue.id);
         let machine = issue.and_then(|issue| disk.machines.get(issue));
         let granted = machine.and_then(|machine| machine.granted_turn(attempt_id));

@@ -36,12 +36,12 @@ impl World {
         match task.decision.take() {
             Some(TurnDecision::Granted(granted)) if granted.turn == turn + 1 => {
                 task.has_reported_turn = false;
-                self.begin_turn(attempt_id, granted.turn)?;
-                Ok(Some("turn begins"))
+                self.start_turn(attempt_id, granted.turn)?;
+                Ok(Some("turn starts"))
             }
             Some(TurnDecision::Refused { turn: of }) if of == turn => {
                 if self.fault == Some(Fault::RefusalIgnored) {
-                    self.begin_turn(attempt_id, turn + 1)?;
+                    self.start_turn(attempt_id, turn + 1)?;
                 } else if let Some(tree) = self.host.trees.get_mut(&attempt_id) {
                     tree.end_input();
                 }
@@ -80,13 +80,13 @@ impl World {
     }
 
     /// Gives an agent the prompt of a turn, once it is in the journal.
-    fn begin_turn(&mut self, attempt_id: AttemptId, turn: u32) -> Result<(), Broken> {
-        self.oracle.turn_begins(attempt_id, turn, &self.disk)?;
+    fn start_turn(&mut self, attempt_id: AttemptId, turn: u32) -> Result<(), Broken> {
+        self.oracle.turn_starts(attempt_id, turn, &self.disk)?;
         if let Some(files) = self.host.files.get_mut(&attempt_id) {
             files.turn = turn;
         }
         if let Some(tree) = self.host.trees.get_mut(&attempt_id) {
-            tree.begin_turn(&self.plan.temper, &mut self.rng);
+            tree.start_turn(&self.plan.temper, &mut self.rng);
         }
         Ok(())
     }
