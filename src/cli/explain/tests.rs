@@ -201,6 +201,13 @@ fn issue_that_a_person_has_taken_over_is_not_called_parked() {
     let explained = explained(DaemonState::Running, vec![stage]);
     let text = text(&explained, now(), usize::MAX);
     assert!(!text.contains("parked"), "{text}");
+    // No stage takes it any more, and no daemon runs.
+    let mut finished = self::explained(DaemonState::NotRunning, Vec::new());
+    if let Some(explanation) = &mut finished.now {
+        explanation.hold = Some(hold("taken_over", "taken over by a person (uid 1000)"));
+    }
+    let answer = answer(&finished);
+    assert!(answer.contains("taken over by a person"), "{answer}");
 }
 
 #[test]

@@ -90,11 +90,11 @@ pub fn answer(explained: &Explained, now: Timestamp) -> String {
     )
 }
 
-/// Returns the reason if no stage takes the issue or its state is terminal. Both are true with and
-/// without a daemon.
+/// Returns the reason if no stage takes the issue, its state is terminal, or a person has it. All are
+/// true with and without a daemon.
 fn nothing_to_do(explanation: &Explanation, now: Timestamp) -> Option<String> {
     let hold = explanation.hold.as_ref()?;
-    matches!(hold.reason.as_str(), "no_stage" | "terminal")
+    matches!(hold.reason.as_str(), "no_stage" | "terminal" | "taken_over")
         .then(|| format!(" It would not start with a daemon either: {}", held_by(hold, now)))
 }
 

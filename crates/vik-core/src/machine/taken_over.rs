@@ -43,6 +43,17 @@ impl IssueMachine {
         self.taken_over = Some(hold);
     }
 
+    /// Selects the stage whose conversation the person continues. Returns whether it was another one.
+    pub fn select_taken_over(&mut self, stage: Option<&StageName>) -> bool {
+        match (&mut self.taken_over, stage) {
+            (Some(hold), Some(stage)) if hold.stage.as_ref() != Some(stage) => {
+                hold.stage = Some(stage.clone());
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Ends the hold of a person. The next attempt gets `note`. Returns false if there is no hold.
     pub fn hand_back(&mut self, note: HandedBack, now: Now) -> bool {
         let Some(hold) = self.taken_over.take() else {

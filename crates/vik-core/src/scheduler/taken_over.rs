@@ -12,7 +12,7 @@ pub const HELD: &str = "a person has taken the issue over; hand it back first wi
 
 impl Scheduler {
     /// Holds an issue for a person. Repeated for an issue that is held, it only stops the attempts
-    /// that the first request let run.
+    /// that the first request let run, and selects the stage whose conversation the person continues.
     pub(super) fn take_over(&mut self, request: TakeOver, by: &Actor, now: Now) -> CommandResult {
         let TakeOver { issue, stage, wait } = request;
         let Some(machine) = self.machines.get(&issue) else {
@@ -28,6 +28,10 @@ impl Scheduler {
             return CommandResult::NoEffect("files of the issue are being removed; try again in a moment");
         }
         let is_new = machine.taken_over().is_none();
+        let selects = !is_new && machine.select_taken_over(stage.as_ref());
+        if selects {
+            self.changed.insert(issue.clone());
+        }
         if is_new {
             machine.take_over(TakenOver {
                 session: self.ids.attempt(now),
@@ -53,7 +57,7 @@ impl Scheduler {
                 stopped += usize::from(self.stop(&issue, attempt_id, StopReason::TakenOver, now));
             }
         }
-        match is_new || stopped > 0 {
+        match is_new || selects || stopped > 0 {
             true => CommandResult::Done(1),
             false => CommandResult::NoEffect("a person has taken the issue over already"),
         }

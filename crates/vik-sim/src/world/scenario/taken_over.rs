@@ -6,9 +6,13 @@ use super::super::outside::hand_back;
 use super::*;
 
 fn take_over(wait: bool) -> Command {
+    take_over_stage(None, wait)
+}
+
+fn take_over_stage(stage: Option<&str>, wait: bool) -> Command {
     Command::TakeOver(TakeOver {
         issue: id(0),
-        stage: None,
+        stage: stage.map(Into::into),
         wait,
     })
 }
@@ -16,6 +20,12 @@ fn take_over(wait: bool) -> Command {
 impl Scenario {
     fn is_taken_over(&self) -> bool {
         matches!(self.hold(0), Some(Hold::TakenOver { .. }))
+    }
+
+    /// Returns the stage whose conversation the person continues.
+    fn selected(&self) -> &str {
+        let hold = self.scheduler().machine(&id(0)).unwrap().taken_over().unwrap();
+        hold.stage.as_ref().unwrap().as_str()
     }
 }
 
@@ -98,6 +108,18 @@ fn waiting_takeover_lets_the_attempt_end() {
         [StopReason::TakenOver],
         "the person does not wait any more"
     );
+}
+
+#[test]
+fn repeated_takeover_selects_another_stage() {
+    let mut world = two_stages("");
+    world.pull(&[todo(0)]).command(take_over_stage(None, false));
+    assert_eq!(world.selected(), "plan");
+    world.command(take_over_stage(Some("code"), false));
+    assert_eq!(world.selected(), "code");
+    world.command(take_over_stage(None, false));
+    assert_eq!(world.selected(), "code", "it was named");
+    assert!(no_effect(&world));
 }
 
 #[test]
