@@ -1,5 +1,6 @@
 //! `vik logs`: prints session logs as a transcript, as JSON lines, or as the agent printed them.
 
+mod parts;
 mod raw;
 mod scripts;
 mod style;

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use jiff::Timestamp;
@@ -14,6 +15,7 @@ use vik_session::secrets;
 use vik_store::{LONGEST_EVENT, PastAttempt, read_line};
 use vik_workspace::fs as private;
 
+use super::parts::Parts;
 use super::raw;
 use super::scripts::{self, ScriptOutputs, ScriptRun};
 use super::transcript::Transcript;
@@ -30,6 +32,10 @@ const LONG_EVENT_BYTES: usize = 64 * 1024;
 pub(super) struct Tail {
     /// The offset up to which the log is printed.
     printed: u64,
+    /// The same offset in raw output without the parts of answers.
+    kept: u64,
+    /// The file that was read last: raw output without the parts is another one.
+    inode: u64,
     /// The size of the file when it was last read.
     size: u64,
     /// Whether `printed` is within a line that is too long for memory.
@@ -134,13 +140,21 @@ impl Tail {
             file => file?,
         };
         let has_ended = attempt.ended.is_some();
-        let size = file.metadata()?.len();
-        if size == self.size && !has_ended {
+        let metadata = file.metadata()?;
+        let size = metadata.len();
+        let is_replaced = std::mem::replace(&mut self.inode, metadata.ino()) != metadata.ino();
+        if size == self.size && !is_replaced && !has_ended {
             return Ok(());
         }
         self.size = size;
+        let parts = Parts::of(attempt);
         if let Some(last) = self.last.take() {
             self.printed = start_of_last(&mut file, size, last)?;
+            if args.raw {
+                self.kept = parts.count_kept(&mut file, self.printed)?;
+            }
+        } else if is_replaced && args.raw {
+            self.printed = self.kept;
         }
         let output = Output {
             is_terminal,
@@ -168,7 +182,13 @@ impl Tail {
                 }
                 self.printed += read.bytes;
                 if args.raw {
-                    out.write_all(&output.raw(&line))?;
+                    let is_part = parts.is_part(&line);
+                    if !is_part {
+                        self.kept += read.bytes;
+                    }
+                    if !(is_part && output.is_masked) {
+                        out.write_all(&output.raw(&line))?;
+                    }
                     continue;
                 }
                 if self.since.is_some() || !self.scripts.is_empty() {
@@ -226,6 +246,7 @@ impl Tail {
             }
             let range = self.printed..self.printed + part.len() as u64;
             self.printed = range.end;
+            self.kept += part.len() as u64;
             let plain = String::from_utf8_lossy(&part);
             let masked = if output.is_masked {
                 secrets::masked::read(file, range)?

@@ -1,12 +1,17 @@
+use std::path::Path;
+
+use clap::Parser;
 use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr;
 use uuid::Uuid;
 use vik_core::ids::{AttemptId, RunId};
-use vik_store::AttemptRecord;
+use vik_store::{AttemptFiles, AttemptRecord, PastAttempt};
 
-use super::scripts::ScriptRun;
+use super::scripts::{ScriptOutputs, ScriptRun};
 use super::style::OutputStyle;
+use super::tail::Tail;
 use super::transcript::Transcript;
+use crate::cli::args::LogsArgs;
 
 const PLAIN: OutputStyle = OutputStyle {
     width: 100,
@@ -357,4 +362,64 @@ fn usage_is_shown_only_after_large_changes() {
         printed[0].contains("21.0k") && printed[1].contains("50.0k") && printed[2].contains("80.0k"),
         "{printed:?}"
     );
+}
+
+#[derive(Debug, Parser)]
+struct Logs {
+    #[command(flatten)]
+    args: LogsArgs,
+}
+
+fn raw_tail(tail: &mut Tail, attempt: &PastAttempt, unmasked: bool) -> String {
+    let flags: &[&str] = if unmasked {
+        &["logs", "--raw", "--unmasked"]
+    } else {
+        &["logs", "--raw"]
+    };
+    let Logs { args } = Logs::parse_from(flags);
+    let mut transcript = Transcript::new(PLAIN);
+    let outputs = ScriptOutputs::new(Path::new("workflow.yml"));
+    let mut out = Vec::new();
+    let path = attempt.files.raw();
+    tail.print(
+        &path,
+        attempt,
+        &args,
+        (&mut transcript, &outputs),
+        (&mut out, false),
+    )
+    .unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn raw_output_is_followed_when_the_parts_of_answers_leave_it() {
+    const PART: &str = "{\"type\":\"stream_event\",\"event\":{}}\n";
+    let folder = tempfile::tempdir().unwrap();
+    let record = AttemptRecord {
+        runtime: "claude_code".to_owned(),
+        ..record(1)
+    };
+    let attempt = PastAttempt {
+        files: AttemptFiles::new(folder.path(), &record.stage, record.session_id),
+        record,
+        ended: None,
+        ended_at: None,
+    };
+    let raw = attempt.files.raw();
+    let (mut masked, mut unmasked) = (Tail::default(), Tail::default());
+    let mut last = Tail::new(Some(1), None);
+    std::fs::write(&raw, format!("one\n{PART}{PART}two\n")).unwrap();
+    assert_eq!(raw_tail(&mut masked, &attempt, false), "one\ntwo\n");
+    assert_eq!(
+        raw_tail(&mut unmasked, &attempt, true),
+        format!("one\n{PART}{PART}two\n")
+    );
+    assert_eq!(raw_tail(&mut last, &attempt, false), "two\n");
+    let kept = folder.path().join("kept");
+    std::fs::write(&kept, "one\ntwo\nthree\nend\n").unwrap();
+    std::fs::rename(&kept, &raw).unwrap();
+    for (tail, unmasked) in [(&mut masked, false), (&mut unmasked, true), (&mut last, false)] {
+        assert_eq!(raw_tail(tail, &attempt, unmasked), "three\nend\n");
+    }
 }
