@@ -185,8 +185,7 @@ impl Attempts {
         self.running.get_mut(&attempt_id)
     }
 
-    /// Returns the commands of an attempt, if it is running.
-    /// Returns the commands of an attempt, and the span for the log lines about it.
+    /// Returns the commands of an attempt, if it is running, and the span for the log lines about it.
     pub(crate) fn commands(&self, attempt_id: AttemptId) -> Option<(&CommandSender, Span)> {
         let running = self.running.get(&attempt_id)?;
         Some((&running.commands, attempt::span(&running.start)))
