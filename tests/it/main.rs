@@ -57,7 +57,7 @@ mod stopping;
 mod storms;
 mod streaming;
 mod survive;
-mod takeover;
+pub mod takeover;
 mod templates;
 mod trace;
 mod tracker;

@@ -6,6 +6,7 @@
 mod ends;
 mod questions;
 mod steerable;
+mod takeover;
 pub mod turns;
 
 use serde_json::{Value, json};

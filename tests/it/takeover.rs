@@ -2,13 +2,17 @@
 
 mod json;
 mod session;
+mod vex;
 
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
-use nix::pty::{OpenptyResult, openpty};
+use nix::pty::{OpenptyResult, Winsize, openpty};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -248,15 +252,26 @@ fn death_during_takeover_and_handback_records_each_change_once() {
     daemon.stop().expect(0);
 }
 
-/// A command of `vik` in a terminal.
+/// A command of `vik` in a terminal of 120 columns and 40 lines.
 pub struct Typed {
     child: Child,
-    screen: File,
+    terminal: File,
+    shown: Arc<Mutex<Vec<u8>>>,
+    reader: JoinHandle<()>,
 }
+
+/// The request of a program for the position of the cursor, and the response of a terminal.
+const CURSOR: (&[u8], &[u8]) = (b"\x1b[6n", b"\x1b[1;1R");
 
 impl Typed {
     pub fn start(world: &World, args: &[&str], env: &[(&str, &str)]) -> Self {
-        let OpenptyResult { master, slave } = openpty(None, None).unwrap();
+        let size = Winsize {
+            ws_row: 40,
+            ws_col: 120,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        let OpenptyResult { master, slave } = openpty(&size, None).unwrap();
         let side = || Stdio::from(slave.try_clone().unwrap());
         let mut command = world.env.vik(args);
         command.env("SHELL", "/bin/sh").envs(env.iter().copied());
@@ -266,24 +281,89 @@ impl Typed {
             .stderr(side())
             .spawn()
             .unwrap();
+        let terminal = File::from(master);
+        let (mut screen, shown) = (terminal.try_clone().unwrap(), Arc::default());
+        let copy: Arc<Mutex<Vec<u8>>> = Arc::clone(&shown);
+        let reader = std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            // The end of the last process is an error on Linux.
+            while let Ok(count) = screen.read(&mut bytes)
+                && count > 0
+            {
+                let piece = &bytes[..count];
+                if piece.windows(CURSOR.0.len()).any(|part| part == CURSOR.0) {
+                    let _ = screen.write_all(CURSOR.1);
+                }
+                copy.lock().unwrap().extend_from_slice(piece);
+            }
+        });
         Self {
             child,
-            screen: master.into(),
+            terminal,
+            shown,
+            reader,
         }
     }
 
     pub fn type_line(&mut self, line: &str) {
-        self.screen.write_all(format!("{line}\n").as_bytes()).unwrap();
+        self.type_keys(&format!("{line}\n"));
+    }
+
+    pub fn type_keys(&mut self, keys: &str) {
+        self.terminal.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Waits until the terminal has shown a text, whatever spaces a full-screen program omits.
+    pub fn wait_for(&self, text: &str) {
+        let is_shown = vik_testkit::wait_for(LONG, || self.has_shown(text));
+        assert!(is_shown, "no {text:?} in {:?}", self.text());
+    }
+
+    /// Presses Enter once a second until the terminal has shown a text: full-screen programs ignore
+    /// it for a moment after text, which could be pasted.
+    pub fn enter_until(&mut self, text: &str) {
+        let mut pressed: Option<Instant> = None;
+        let is_shown = vik_testkit::wait_for(LONG, || {
+            if pressed.is_none_or(|at| at.elapsed() > Duration::from_secs(1)) {
+                pressed = Some(Instant::now());
+                // The program may have ended meanwhile.
+                let _ = self.terminal.write_all(b"\r");
+            }
+            self.has_shown(text)
+        });
+        assert!(is_shown, "no {text:?} in {:?}", self.text());
+    }
+
+    fn has_shown(&self, text: &str) -> bool {
+        without_spaces(&self.text()).contains(&without_spaces(text))
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.shown.lock().unwrap()).into_owned()
     }
 
     /// Waits for the end. Returns the exit code and what the terminal showed.
     pub fn end(mut self) -> (Option<i32>, String) {
-        let mut shown = Vec::new();
-        // The end of the last process is an error on Linux.
-        let _ = self.screen.read_to_end(&mut shown);
         let code = self.child.wait().unwrap().code();
+        self.reader.join().unwrap();
+        let shown = self.shown.lock().unwrap().clone();
         (code, String::from_utf8_lossy(&shown).into_owned())
     }
+}
+
+/// Returns a text without spaces, line ends and the control sequences of terminals.
+fn without_spaces(text: &str) -> String {
+    let mut out = String::new();
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        if c != '\x1b' {
+            out.extend(Some(c).filter(|c| !c.is_whitespace()));
+        } else if chars.next() == Some('[') {
+            // The sequence ends with the first character that is no parameter.
+            chars.by_ref().find(|c| matches!(c, '@'..='~'));
+        }
+    }
+    out
 }
 
 #[test]
