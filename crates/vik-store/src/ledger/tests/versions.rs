@@ -1,6 +1,6 @@
 //! Tests that every released schema migrates to the latest one.
 
-use vik_core::machine::ParkReason;
+use vik_core::machine::{IssueMachine, ParkReason};
 
 use super::*;
 
@@ -61,16 +61,17 @@ fn released_ledgers_load_with_the_schema_of_a_new_one() {
         assert_eq!(reader.days().unwrap()[0].1.total.tokens, 30);
         drop(reader);
         let (ledger, stored) = Ledger::open(folder.path()).unwrap();
-        assert_eq!(stored.machines.len(), 2);
         assert_eq!(stored.machines[1].runs().len(), 1);
         assert!(stored.paused && stored.days[0].1.total.tokens == 30);
         let (internal, reason) = match version {
             1 => (0, ParkReason::NoProgress),
             _ => (2, ParkReason::Internal),
         };
-        let [counted, parked] = &stored.machines[..] else {
+        let [counted, parked, asking @ ..] = &stored.machines[..] else {
             panic!()
         };
+        assert_eq!(asking.len(), usize::from(version > 5));
+        asking.iter().for_each(asks_after_an_answer);
         let counted = counted.internal_in_a_row().get("plan").copied();
         assert_eq!(counted.unwrap_or(0), internal);
         assert_eq!(parked.runs()[0].park_reason(), Some(reason));
@@ -105,6 +106,33 @@ fn released_ledgers_load_with_the_schema_of_a_new_one() {
         assert_eq!(reader.claims().unwrap().len(), 1);
         assert_eq!(reader.decisions(None, 10).unwrap().len(), 2);
     }
+}
+
+/// Checks an issue whose agent asked a question, got its answer, and asked another one.
+fn asks_after_an_answer(machine: &IssueMachine) {
+    let [run] = machine.runs() else { panic!() };
+    let question = run.question().expect("a question");
+    let choices = ["id".to_owned(), "name".to_owned()];
+    assert_eq!(
+        (&*question.question.text, &question.question.choices[..]),
+        ("And which column?", &choices[..])
+    );
+    let timeout = question.timeout.as_ref().expect("a time limit");
+    assert_eq!(
+        (timeout.at.to_string(), &*timeout.answer),
+        ("2027-01-15T10:00:07Z".to_owned(), "id")
+    );
+    let answers: Vec<_> = run
+        .answers
+        .iter()
+        .map(|answer| (&*answer.answer, answer.is_read))
+        .collect();
+    assert_eq!(answers, [("new", false)]);
+    assert_eq!(
+        (run.attempts, machine.life().attempts),
+        (0, 0),
+        "a question uses up no attempt"
+    );
 }
 
 /// A migration between any two versions works the same way: one step at a time, each complete or
