@@ -5,10 +5,16 @@ use jiff::Timestamp;
 use crate::SessionView;
 
 impl SessionView {
+    /// Returns what is known of the agent at this moment in one line; `None` if nothing is.
+    pub fn live_text(&self, now: Timestamp) -> Option<String> {
+        let facts = self.live_facts(now);
+        (!facts.is_empty()).then(|| facts.join(" · "))
+    }
+
     /// Returns what is known of the agent at this moment, the most important first: how far its stop
     /// is, what it waits for and how long, the speed of its answer, its context and its rate limit.
-    /// `None` if nothing is known. It may contain any text of the agent.
-    pub fn live_text(&self, now: Timestamp) -> Option<String> {
+    /// It may contain any text of the agent.
+    pub fn live_facts(&self, now: Timestamp) -> Vec<String> {
         let mut parts = Vec::new();
         if let Some(stopping) = &self.stopping {
             let next = stopping.next_step_at.map(|at| {
@@ -28,7 +34,7 @@ impl SessionView {
         if let Some(waits) = &self.waits_for {
             let time = elapsed(waits.since, now);
             parts.push(match (waits.kind.as_str(), waits.detail.as_deref()) {
-                ("tool", Some(tool)) if self.names_tool(tool) => format!("for {time}"),
+                ("tool", Some(tool)) if self.names_tool(tool) => format!("runs for {time}"),
                 ("tool", tool) => format!("waits {time} for {}", tool.unwrap_or("a tool")),
                 ("person", _) => format!("waits {time} for a person"),
                 (_, Some(arriving)) => format!("waits {time} for the model ({arriving})"),
@@ -50,7 +56,7 @@ impl SessionView {
         if let Some(limit) = self.rate_limit {
             parts.push(format!("rate limit {:.0}% used", limit.used_percent));
         }
-        (!parts.is_empty()).then(|| parts.join(" · "))
+        parts
     }
 
     /// Returns whether the activity, which is shown before the live text, names this tool.

@@ -87,10 +87,10 @@ pub(super) fn transcript(app: &App, screen: &Transcript, rows: &ScreenLayout, pa
             .last_event_at
             .map(|at| format!("last event {} ago", short_duration(seconds_between(at, app.now))));
         let total = tokens(live.usage.total().max(live.charged.tokens));
-        let parts = vec![
+        let mut parts = vec![
             (0, vec![CellText::new(activity(live), Tone::Good)]),
             (
-                1,
+                2,
                 vec![CellText::new(
                     format!("for {}", duration(seconds_between(live.since, app.now))),
                     Tone::Faint,
@@ -100,16 +100,12 @@ pub(super) fn transcript(app: &App, screen: &Transcript, rows: &ScreenLayout, pa
                 2,
                 vec![CellText::new(last_event.unwrap_or_default(), Tone::Faint)],
             ),
-            (
-                2,
-                vec![CellText::new(
-                    live.live_text(app.now).unwrap_or_default(),
-                    Tone::Faint,
-                )],
-            ),
-            (3, vec![CellText::new(format!("{total} tokens"), Tone::Faint)]),
-            (3, vec![CellText::new(cost(live.cost_usd), Tone::Faint)]),
         ];
+        // In a narrow terminal the first one remains.
+        let facts = (1..).zip(live.live_facts(app.now));
+        parts.extend(facts.map(|(rank, fact)| (rank, vec![CellText::new(fact, Tone::Faint)])));
+        parts.push((3, vec![CellText::new(format!("{total} tokens"), Tone::Faint)]));
+        parts.push((3, vec![CellText::new(cost(live.cost_usd), Tone::Faint)]));
         body.height -= 1;
         let width = body.width.saturating_sub(2);
         let line = side_by_side(usize::from(width), parts);

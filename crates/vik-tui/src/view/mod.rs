@@ -59,5 +59,4 @@ fn too_small(area: Rect, paint: &mut Paint<'_>) {
 }
 
 #[cfg(test)]
-#[path = "tests.rs"]
 mod tests;

@@ -1,3 +1,5 @@
+mod live;
+
 use std::cell::Cell;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
