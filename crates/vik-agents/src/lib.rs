@@ -34,6 +34,7 @@ use std::fmt;
 use jiff::Timestamp;
 use serde_json::value::RawValue;
 use vik_core::event::Event;
+use vik_core::ids::MessageId;
 use vik_core::message::Message;
 use vik_core::outcome::{FailureClass, Usage};
 use vik_core::workflow::Runtime;
@@ -156,11 +157,22 @@ pub trait Adapter: Send {
         None
     }
 
-    /// Returns the method of the protocol request of Vik to which the agent has not responded yet.
-    /// An agent with a protocol responds to each at once, long before the work is done.
-    fn unanswered_request(&self) -> Option<&'static str> {
+    /// Handles that these lines were sent, which carry a message with this id.
+    fn on_message_sent(&mut self, _: MessageId, _: &[String]) {}
+
+    /// Returns the protocol request of Vik to which the agent has not responded yet. An agent with a
+    /// protocol responds to each at once, long before the work is done.
+    fn unanswered_request(&self) -> Option<UnansweredRequest> {
         None
     }
+}
+
+/// A protocol request of Vik to which an agent has not responded yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UnansweredRequest {
+    /// The message that it carries or interrupts for; `None` for a request that starts the session.
+    pub message: Option<MessageId>,
+    pub method: &'static str,
 }
 
 /// The usage of a conversation before the attempt that resumes it.

@@ -2,12 +2,16 @@
 
 use std::borrow::Cow;
 
+use vik_core::ids::MessageId;
 use vik_core::message::Message;
 use vik_core::outcome::Usage;
 
 use crate::request::Outbox;
 use crate::state::Session;
-use crate::{Adapter, AgentLive, AgentRequest, ApprovalRequest, Conclusion, Exit, Sink, Verdict, wire};
+use crate::{
+    Adapter, AgentLive, AgentRequest, ApprovalRequest, Conclusion, Exit, Sink, UnansweredRequest, Verdict,
+    wire,
+};
 
 /// An adapter with the usual state.
 pub(crate) trait LineReader: Send {
@@ -40,9 +44,12 @@ pub(crate) trait LineReader: Send {
     }
 
     /// Returns the request without a response ([`Adapter::unanswered_request`]).
-    fn pending_request(&self) -> Option<&'static str> {
+    fn pending_request(&self) -> Option<UnansweredRequest> {
         None
     }
+
+    /// Handles lines that were sent ([`Adapter::on_message_sent`]).
+    fn on_lines_sent(&mut self, _: MessageId, _: &[String]) {}
 }
 
 impl<R: LineReader> Adapter for R {
@@ -89,7 +96,11 @@ impl<R: LineReader> Adapter for R {
         self.lines_of(message)
     }
 
-    fn unanswered_request(&self) -> Option<&'static str> {
+    fn on_message_sent(&mut self, id: MessageId, lines: &[String]) {
+        self.on_lines_sent(id, lines);
+    }
+
+    fn unanswered_request(&self) -> Option<UnansweredRequest> {
         self.pending_request()
     }
 }

@@ -15,11 +15,12 @@
 mod approvals;
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use jiff::Timestamp;
 use serde_json::value::{RawValue, to_raw_value};
 use vik_core::event::Event;
+use vik_core::ids::MessageId;
 use vik_core::message::Message as PersonMessage;
 use vik_core::outcome::{FailureClass, Usage};
 use vik_core::workflow::{AgentProfile, Permission};
@@ -39,7 +40,7 @@ use crate::request::{
 };
 use crate::state::{Session, note};
 use crate::wire::{self, Text};
-use crate::{Arriving, Conclusion, Exit, LaunchError, PreviousTotal, RateLimit, Sink};
+use crate::{Arriving, Conclusion, Exit, LaunchError, PreviousTotal, RateLimit, Sink, UnansweredRequest};
 
 /// The ids of Vik's own requests. Codex counts its ids separately, from zero.
 const INITIALIZE: u64 = 1;
@@ -60,6 +61,8 @@ pub(crate) struct AppServer {
     /// The id and method of the request of Vik to which Codex has not responded yet. They are sent
     /// one after the other.
     unanswered: Option<(u64, &'static str)>,
+    /// The requests for messages to which Codex has not responded yet.
+    unanswered_messages: BTreeSet<UnansweredRequest>,
     /// The running turn of the thread.
     turn_id: Option<String>,
     /// Whether Vik has stopped the running turn for a message.
@@ -116,6 +119,7 @@ impl AppServer {
             prompt: input.prompt.to_owned(),
             thread_id: None,
             unanswered: Some((INITIALIZE, "initialize")),
+            unanswered_messages: BTreeSet::new(),
             turn_id: None,
             is_interrupted: false,
             has_full_access,
@@ -184,6 +188,13 @@ impl AppServer {
     /// so its response says nothing.
     fn message_response(&mut self, id: &RawValue, error: Option<&RawValue>) {
         let id = wire::text(Some(id)).unwrap_or_default();
+        self.unanswered_messages.retain(|request| {
+            let sent = request.message.map(|message| match request.method {
+                "turn/interrupt" => interrupt_request_id(message),
+                _ => message_request_id(message),
+            });
+            sent.as_deref() != Some(&*id)
+        });
         match (message_of_request(&id), wire::present(error)) {
             (Some(id), Some(error)) => {
                 let error: Option<ErrorText<'_>> = wire::read(Some(error));
@@ -369,17 +380,17 @@ impl AppServer {
         let thread = json_string(self.thread_id.as_deref()?);
         let interrupt = self.turn_id.as_ref().filter(|_| message.interrupt).map(|turn| {
             format!(
-                r#"{{"id":{},"method":"turn/interrupt","params":{{"threadId":{thread},"turnId":{}}}}}"#,
-                json_string(&interrupt_request_id(message.id)),
+                r#"{},"method":"turn/interrupt","params":{{"threadId":{thread},"turnId":{}}}}}"#,
+                request_head(&interrupt_request_id(message.id)),
                 json_string(turn),
             )
         });
         let line = format!(
             concat!(
-                r#"{{"id":{},"method":"turn/start","params":{{"threadId":{},"clientUserMessageId":{},"#,
+                r#"{},"method":"turn/start","params":{{"threadId":{},"clientUserMessageId":{},"#,
                 r#""input":[{{"type":"text","text":{}}}]}}}}"#
             ),
-            json_string(&message_request_id(message.id)),
+            request_head(&message_request_id(message.id)),
             thread,
             json_string(&message.id.to_string()),
             json_string(&message.text),
@@ -425,9 +436,33 @@ impl LineReader for AppServer {
         self.message_lines(message)
     }
 
-    fn pending_request(&self) -> Option<&'static str> {
-        Some(self.unanswered?.1)
+    fn pending_request(&self) -> Option<UnansweredRequest> {
+        let started = self.unanswered.map(|(_, method)| UnansweredRequest {
+            message: None,
+            method,
+        });
+        started.or_else(|| self.unanswered_messages.first().copied())
     }
+
+    fn on_lines_sent(&mut self, id: MessageId, lines: &[String]) {
+        let ids = [
+            ("turn/start", message_request_id(id)),
+            ("turn/interrupt", interrupt_request_id(id)),
+        ];
+        for (method, request) in ids {
+            let head = request_head(&request);
+            if lines.iter().any(|line| line.starts_with(&head)) {
+                let message = Some(id);
+                self.unanswered_messages
+                    .insert(UnansweredRequest { message, method });
+            }
+        }
+    }
+}
+
+/// Returns the start of a request with this id.
+fn request_head(id: &str) -> String {
+    format!(r#"{{"id":{}"#, json_string(id))
 }
 
 /// Returns whether a notification shows only that Codex is running, and nothing of its work.

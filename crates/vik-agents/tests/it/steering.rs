@@ -230,21 +230,45 @@ fn steering_names_the_flag_that_prevents_it() {
     );
 }
 
+fn unanswered(adapter: &dyn Adapter) -> Option<&'static str> {
+    Some(adapter.unanswered_request()?.method)
+}
+
 #[test]
 fn request_of_codex_is_unanswered_until_its_response() {
     let (mut adapter, _) = steerable(Runtime::Codex);
-    assert_eq!(adapter.unanswered_request(), Some("initialize"));
+    assert_eq!(unanswered(&*adapter), Some("initialize"));
     let progress = r#"{"method":"mcpServer/startupStatus/updated","params":{}}"#;
     read(&mut *adapter, &[progress]);
-    assert_eq!(adapter.unanswered_request(), Some("initialize"));
+    assert_eq!(unanswered(&*adapter), Some("initialize"));
     read(&mut *adapter, &CODEX_START[..1]);
-    assert_eq!(adapter.unanswered_request(), Some("thread/start"));
+    assert_eq!(unanswered(&*adapter), Some("thread/start"));
     read(&mut *adapter, &CODEX_START[1..2]);
-    assert_eq!(adapter.unanswered_request(), Some("turn/start"));
+    assert_eq!(unanswered(&*adapter), Some("turn/start"));
     read(&mut *adapter, &CODEX_START[2..]);
-    assert_eq!(adapter.unanswered_request(), Some("turn/start"), "a notification");
+    assert_eq!(unanswered(&*adapter), Some("turn/start"), "a notification");
     read(&mut *adapter, &[r#"{"id":3,"result":{}}"#]);
-    assert_eq!(adapter.unanswered_request(), None);
+    assert_eq!(unanswered(&*adapter), None);
     let (claude, _) = steerable(Runtime::ClaudeCode);
-    assert_eq!(claude.unanswered_request(), None);
+    assert_eq!(unanswered(&*claude), None);
+}
+
+#[test]
+fn requests_for_a_message_are_unanswered_until_their_responses() {
+    let (mut adapter, _) = steerable(Runtime::Codex);
+    read(&mut *adapter, &CODEX_START);
+    read(&mut *adapter, &[r#"{"id":3,"result":{}}"#]);
+    let lines = adapter.message_lines(&message(true)).unwrap();
+    assert_eq!(unanswered(&*adapter), None, "nothing is sent");
+    adapter.on_message_sent(ID, &lines);
+    let response = |kind: &str| format!(r#"{{"id":"vik-{kind}-{ID}","result":{{}}}}"#);
+    read(&mut *adapter, &[&response("interrupt")]);
+    assert_eq!(unanswered(&*adapter), Some("turn/start"));
+    read(&mut *adapter, &[&response("message")]);
+    assert_eq!(unanswered(&*adapter), None);
+    // An error is a response, too.
+    adapter.on_message_sent(ID, &lines[1..]);
+    let error = format!(r#"{{"id":"vik-message-{ID}","error":{{"message":"no"}}}}"#);
+    read(&mut *adapter, &[&error]);
+    assert_eq!(unanswered(&*adapter), None);
 }

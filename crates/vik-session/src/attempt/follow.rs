@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use vik_agents::{Adapter, AgentRequest, ApprovalRequest, Arriving, Verdict};
+use vik_agents::{Adapter, AgentRequest, ApprovalRequest, Arriving, UnansweredRequest, Verdict};
 use vik_core::event::Event;
 use vik_core::ids::MessageId;
 use vik_core::message::Message;
@@ -271,8 +271,13 @@ impl OutputReader {
         self.adapter.message_lines(message)
     }
 
-    /// Returns the method of the request of Vik to which the agent has not responded yet.
-    pub fn unanswered_request(&self) -> Option<&'static str> {
+    /// Handles that these lines were sent, which carry a message with this id.
+    pub fn on_message_sent(&mut self, id: MessageId, lines: &[String]) {
+        self.adapter.on_message_sent(id, lines);
+    }
+
+    /// Returns the request of Vik to which the agent has not responded yet.
+    pub fn unanswered_request(&self) -> Option<UnansweredRequest> {
         self.adapter.unanswered_request()
     }
 

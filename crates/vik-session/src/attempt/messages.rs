@@ -413,6 +413,7 @@ impl Messages {
         for line in &turn.lines {
             input.write_once(line).map_err(FollowError::Answer)?;
         }
+        reader.on_message_sent(turn.id, &turn.lines);
         failpoint::reach("turn_sent");
         self.events.write_turn(turn, reader)
     }
@@ -456,6 +457,7 @@ impl Messages {
         for line in lines {
             input.write_once(line).map_err(FollowError::Answer)?;
         }
+        reader.on_message_sent(message.id, lines);
         failpoint::reach("message_sent");
         self.events.write(message, SENT, reader)
     }

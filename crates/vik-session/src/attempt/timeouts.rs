@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
+use vik_agents::UnansweredRequest;
 use vik_core::duration::Span;
 use vik_core::outcome::{FailureClass, Outcome};
 use vik_core::workflow::Stage;
@@ -24,23 +25,23 @@ pub(super) struct Timeouts<'a> {
 #[derive(Debug)]
 struct ResponseTimeout {
     limit: Span,
-    /// The method of the request without a response, and since when it is known to have none. The
-    /// clock of an [`Instant`] does not advance while the machine is suspended.
-    pending: Option<(&'static str, Instant)>,
+    /// The request without a response, and since when it is known to have none. The clock of an
+    /// [`Instant`] does not advance while the machine is suspended.
+    pending: Option<(UnansweredRequest, Instant)>,
 }
 
 impl ResponseTimeout {
-    /// Returns the failure if the agent has not responded in time. It has not started to work, so
-    /// the failure uses up no attempt.
-    fn expired(&mut self, request: Option<&'static str>, now: Instant) -> Option<AttemptFailure> {
-        let Some(method) = request else {
+    /// Returns the failure if the agent has not responded in time, which is not due to its work, so
+    /// that it uses up no attempt.
+    fn expired(&mut self, request: Option<UnansweredRequest>, now: Instant) -> Option<AttemptFailure> {
+        let Some(request) = request else {
             self.pending = None;
             return None;
         };
-        let same = self.pending.filter(|(pending, _)| *pending == method);
-        let (_, since) = *self.pending.insert(same.unwrap_or((method, now)));
+        let same = self.pending.filter(|(pending, _)| *pending == request);
+        let (_, since) = *self.pending.insert(same.unwrap_or((request, now)));
         (now.saturating_duration_since(since) >= self.limit.0).then(|| {
-            let limit = self.limit;
+            let (limit, method) = (self.limit, request.method);
             let reason = format!("the agent did not respond to `{method}` within {limit} (`read_timeout`)");
             AttemptFailure::failed(FailureClass::Internal, reason)
         })
@@ -124,12 +125,18 @@ mod tests {
         };
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        assert_eq!(timeout.expired(Some("initialize"), at(0)), None);
-        assert_eq!(timeout.expired(Some("initialize"), at(4)), None);
-        assert_eq!(timeout.expired(Some("thread/start"), at(6)), None);
+        let request = |method, message: Option<u128>| {
+            let message = message.map(|id| vik_core::ids::MessageId(uuid::Uuid::from_u128(id)));
+            Some(UnansweredRequest { message, method })
+        };
+        assert_eq!(timeout.expired(request("initialize", None), at(0)), None);
+        assert_eq!(timeout.expired(request("initialize", None), at(4)), None);
+        assert_eq!(timeout.expired(request("thread/start", None), at(6)), None);
         assert_eq!(timeout.expired(None, at(12)), None);
-        assert_eq!(timeout.expired(Some("turn/start"), at(13)), None);
-        let failure = timeout.expired(Some("turn/start"), at(18)).unwrap();
+        assert_eq!(timeout.expired(request("turn/start", Some(1)), at(13)), None);
+        assert_eq!(timeout.expired(request("turn/start", Some(2)), at(17)), None);
+        assert_eq!(timeout.expired(request("turn/start", Some(2)), at(21)), None);
+        let failure = timeout.expired(request("turn/start", Some(2)), at(22)).unwrap();
         assert_eq!(failure.class, Some(FailureClass::Internal));
         assert_eq!(
             failure.reason,
