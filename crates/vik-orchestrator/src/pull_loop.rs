@@ -388,8 +388,11 @@ impl PullLoop {
     /// Schedules the next pull after the wait, or earlier if it was requested in the meantime.
     fn finish(&mut self, last: PullView, wait: Duration, context: &mut PullContext<'_>) {
         let now = context.effects.now().mono;
+        // A decision may have requested a pull that begins after it, and this one began before.
+        let requested = self.due.take().filter(|_| last.ok);
         self.push(last);
-        self.due = Some(now.plus(wait));
+        let usual = now.plus(wait);
+        self.due = Some(requested.map_or(usual, |requested| requested.min(usual)));
         if std::mem::take(&mut self.again) {
             self.hasten(now);
         }
