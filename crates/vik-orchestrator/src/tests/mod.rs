@@ -1,6 +1,7 @@
 //! The loop against effects in memory: what is carried out, when, and what is not.
 
 mod messages;
+mod turns;
 mod world;
 
 use std::sync::atomic::Ordering;
@@ -371,6 +372,16 @@ fn end_of_an_attempt_does_not_hasten_failing_pulls() {
     assert_eq!(scene.world().pulls, pulls);
     scene.pass(200 * SECOND);
     assert!(scene.world().pulls > pulls);
+}
+
+#[test]
+fn attempt_that_ends_during_a_pull_is_followed_by_another_one() {
+    // The second pull begins after 2.05 s.
+    let script = [Script::Succeeds(Duration::from_millis(2020))];
+    let mut scene = SceneBuilder::default().start(&[("a", None)], &script);
+    scene.pass(3 * SECOND);
+    let pulled = scene.world().pulled.clone();
+    assert!(pulled.len() > 2 && pulled[2] - pulled[1] < SECOND, "{pulled:?}");
 }
 
 #[test]

@@ -27,7 +27,8 @@ use vik_core::message::Message;
 use vik_core::outcome::{FailureClass, Outcome};
 use vik_core::scheduler::{Actor, Expired, LookupResult, RemovalCause};
 use vik_core::time::{Mono, Now};
-use vik_session::attempt::{AttemptEnd, AttemptHandle, AttemptLink, Finish, Steering};
+use vik_core::turn::EndedTurn;
+use vik_session::attempt::{AttemptEnd, AttemptHandle, AttemptLink, Finish, Steering, TurnDecision};
 use vik_store::ledger::{CommitError, LedgerError};
 use vik_workflow::LoadedWorkflow;
 
@@ -109,6 +110,21 @@ impl World {
         let (_, link) = self.running.values().find(|(of, _)| of == issue)?;
         link.updates.message_taken(message.id);
         Some(message.text)
+    }
+
+    /// Has the agent of an issue end this turn and wait for input.
+    pub fn end_turn(&mut self, issue: &str, turn: u32) {
+        let (_, link) = self.running.values().find(|(of, _)| of == issue).unwrap();
+        link.updates.turn_ended(EndedTurn {
+            turn,
+            is_verified: true,
+        });
+    }
+
+    /// Returns what follows this turn of the agent of an issue, once that is decided.
+    pub fn turn_decision(&self, issue: &str, turn: u32) -> Option<TurnDecision> {
+        let (_, link) = self.running.values().find(|(of, _)| of == issue)?;
+        link.commands.turn_decided(turn).now_or_never()
     }
 
     /// Reports how the agent of an issue can be steered.
