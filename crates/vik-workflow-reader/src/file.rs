@@ -205,9 +205,9 @@ section! {
     /// Whether people can send messages to the running agent, which changes how it is started.
     /// Default: only in stages that ask before calls. No effect with the runtime `command`.
     "steer" steer: optional bool;
-    /// How long Codex may take to respond to a request of Vik for a conversation or a turn. If it
-    /// does not, the attempt fails, and uses up no attempt. Applies while the input of Codex stays
-    /// open (`codex app-server`); the work itself has the timeouts of the stage.
+    /// How long Codex may take to respond to a request of Vik for a conversation, a turn or a
+    /// message. If it does not, the attempt fails, and uses up no attempt. Applies while the input of
+    /// Codex stays open (`codex app-server`); the work itself has the timeouts of the stage.
     "read_timeout" read_timeout: defaults Positive = Positive(AgentProfile::default_read_timeout());
     instead {
         "type" => "did you mean `runtime`?",
@@ -408,7 +408,7 @@ section! {
     /// A shell command that Vik runs in the workspace after the agent reported success. If it
     /// fails, the attempt fails, and the next attempt gets the end of its output.
     "verify" verify: optional Text;
-    /// The timeout of an attempt.
+    /// The timeout of an attempt; with `turns`, of each turn.
     "timeout" timeout: defaults Positive = Positive(Span::mins(60));
     /// The maximum time without output from the agent. Open tool calls do not count.
     "stall_timeout" stall_timeout: defaults Positive = Positive(Span::mins(10));
