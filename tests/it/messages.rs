@@ -221,3 +221,38 @@ fn message_in_a_prompt_waits_until_a_model_has_answered() {
     assert_eq!(texts(&world), [""; 0]);
     daemon.stop().expect(0);
 }
+
+#[test]
+fn messages_and_takeovers_of_a_finished_issue_are_refused_with_its_state() {
+    let world = World::new(&[("1", "todo"), ("2", "todo")])
+        .script("ok")
+        .set("/issue/terminal_states", json!(["done"]));
+    let daemon = world.daemon();
+    for issue in ["1", "2"] {
+        eventually("the issue is done", || {
+            world.tracker.state(issue).as_deref() == Some("done")
+        });
+    }
+    // The daemon keeps only issues in memory that are in use.
+    eventually("the daemon has forgotten the issue", || {
+        let page = world.vik(&["message", "1", "--list"]);
+        page.code == 8
+    });
+    let refused = world.vik(&["message", "1", "a"]).expect(1);
+    assert!(
+        refused.err.contains("the terminal state `done`"),
+        "{}",
+        refused.err
+    );
+    for verb in ["takeover", "pause"] {
+        let refused = world.vik(&[verb, "2"]).expect(8);
+        assert!(
+            refused.err.contains("its last known state is `done`"),
+            "{}",
+            refused.err
+        );
+    }
+    let unknown = world.vik(&["message", "9", "a"]).expect(8);
+    assert!(unknown.err.contains("unknown issue `9`"), "{}", unknown.err);
+    daemon.stop().expect(0);
+}

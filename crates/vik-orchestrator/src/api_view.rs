@@ -9,6 +9,7 @@ use vik_core::approval::Request;
 use vik_core::changes::Decision;
 use vik_core::duration::Span;
 use vik_core::ids::{IssueId, StageName};
+use vik_core::issue::Issue;
 use vik_core::machine::{IssueMachine, RunEvent};
 use vik_core::message::{MessageRefusal, WaitingMessage};
 use vik_core::outcome::Outcome;
@@ -384,6 +385,17 @@ pub fn unknown_issue(issue: &str) -> Failure {
         format!("unknown issue `{}`", one_line(issue, 60)),
     )
     .hint("Vik knows only issues that a pull returned in the state of a stage; `vik refresh` pulls now")
+}
+
+/// Returns the error about an issue that was worked on, and that no stage takes in its state.
+pub fn idle_issue(issue: &Issue) -> Failure {
+    let (id, state) = (one_line(issue.id.as_str(), 60), one_line(&issue.state, 60));
+    Failure::new(
+        Exit::NotFound,
+        ErrorCode::UnknownIssue,
+        format!("no stage works on issue `{id}`: its last known state is `{state}`"),
+    )
+    .hint("move the issue back to the state of a stage in the tracker first")
 }
 
 /// Returns the error about a stage that the workflow does not have.

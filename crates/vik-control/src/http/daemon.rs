@@ -7,8 +7,10 @@ use axum::http::StatusCode;
 use tokio::sync::{Mutex, mpsc, oneshot};
 use vik_api::{Action, ApiView, Status, Steered};
 use vik_base::report::{ErrorCode, Failure, ledger_failure};
-use vik_core::scheduler::{Actor, CommandResult};
-use vik_orchestrator::ControlRequest;
+use vik_core::ids::IssueId;
+use vik_core::message::MessageRefusal;
+use vik_core::scheduler::{Actor, Command, CommandResult};
+use vik_orchestrator::{ControlRequest, api_view};
 use vik_proc::Supervisor;
 use vik_store::ledger::Reader;
 use vik_workspace::Layout;
@@ -119,12 +121,38 @@ impl Daemon {
             Action::RunAgain { .. } | Action::HandBack { .. } => TRACKER_WITHIN,
             _ => ANSWER_WITHIN,
         };
+        let issue = action.issue().cloned();
+        let is_message = matches!(action, Action::Command(Command::SendMessage(_)));
         let result = self
             .ask_within(limit, |answer| ControlRequest::Act { action, by, answer })
             .await?;
         // The shared status is out of date.
         self.forget_status().await;
-        result.map_err(Refusal::of)
+        let result = result.map_err(Refusal::of)?;
+        match issue.filter(|_| result == CommandResult::UnknownIssue) {
+            Some(issue) => self.refuse_unknown(issue, is_message).await,
+            None => Ok(result),
+        }
+    }
+
+    /// Returns why nothing is done for an issue that the loop does not have: none has ever been
+    /// pulled, or no stage takes it any more, and only the ledger has it.
+    async fn refuse_unknown(&self, id: IssueId, is_message: bool) -> Result<CommandResult, Refusal> {
+        let folder = self.layout.service_dir();
+        let recalled = tokio::task::spawn_blocking(move || {
+            let reader = Reader::open(&folder).ok()??;
+            reader.recall(&[id]).ok()?.pop()
+        });
+        let Some(machine) = recalled.await.ok().flatten() else {
+            return Ok(CommandResult::UnknownIssue);
+        };
+        let issue = machine.issue();
+        let workflow = self.ask(ControlRequest::Workflow).await?;
+        if is_message && workflow.is_terminal(&issue.state) {
+            let refusal = MessageRefusal::Finished((*issue.state).into());
+            return Ok(CommandResult::Refused(refusal));
+        }
+        Err(api_view::idle_issue(issue).into())
     }
 
     /// Returns the current status. Concurrent callers share one response.
