@@ -137,7 +137,7 @@ kinds! {
     Stopped = "stopped",
     /// A person took the issue over: nothing of it starts until they hand it back.
     TakeOver = "take_over",
-    /// An attempt ended, and its conversation continues with another turn.
+    /// A turn of an agent ended, and its conversation continues with another one.
     Turn = "turn",
     /// The blockers of the issue are closed.
     Unblocked = "unblocked",

@@ -319,3 +319,40 @@ fn stage_that_is_parked_after_its_turns_names_their_number() {
     };
     assert!(detail.contains("2 of 2 turns"), "{detail}");
 }
+
+#[test]
+fn issue_that_a_turn_has_moved_does_not_cancel_the_attempt_that_exits() {
+    for state in ["other", "done"] {
+        let mut world = World::new(", turns: { max: 3 }, on_state_change: cancel");
+        let start = world.pull("todo").unwrap();
+        world.send(ended(&start, 1, true));
+        let seen = |world: &mut World| {
+            let text = format!(r#"{{"id": "7", "title": "t", "state": "{state}"}}"#);
+            let issue = Issue::parse(&text).unwrap();
+            world.0.handle(now(), Input::PullStarted);
+            world.0.handle(now(), Input::pulled_new(vec![issue]))
+        };
+        let is_stop = |effect: &Effect| matches!(effect, Effect::Stop { .. });
+        let effects = seen(&mut world);
+        assert!(!effects.iter().any(is_stop), "{effects:?}");
+        assert_eq!(decided(effects), [Decided::Refuse(1)]);
+        assert!(!seen(&mut world).iter().any(is_stop));
+        // An agent that does not exit is stopped.
+        let later = Now {
+            mono: Mono(std::time::Duration::from_secs(3600)),
+            ..now()
+        };
+        world.0.handle(later, Input::Tick);
+        let effects = match state {
+            "done" => world.0.handle(later, Input::Tick),
+            _ => seen(&mut world),
+        };
+        let is_stopping = effects.iter().any(is_stop) || {
+            let machine = world.0.machine(&"7".into()).unwrap();
+            machine
+                .active(start.attempt_id)
+                .is_some_and(|(_, _, stopping)| stopping.is_some())
+        };
+        assert!(is_stopping, "{state}");
+    }
+}

@@ -338,8 +338,8 @@ impl Scheduler {
             Input::Drain => self.draining = true,
         }
         if !frees_nothing {
-            self.stop_finished_issues(now);
             self.decide_turns(now);
+            self.stop_finished_issues(now);
             self.apply_default_answers(now);
             self.answer_overdue_questions(now);
             self.request_due_approvals(now);
@@ -392,6 +392,7 @@ impl Scheduler {
             return;
         };
         let (start, stopping) = (start.clone(), stopping.cloned());
+        self.ended_turns.forget(attempt_id);
         let (charged, source) = self.spending.charge(attempt_id, &mut report, estimate, now);
         let limits = self
             .spending

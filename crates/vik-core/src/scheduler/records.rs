@@ -81,7 +81,7 @@ impl Scheduler {
                 format!(
                     "{}; turn {turn} of {max} continues the conversation",
                     if *is_verified {
-                        "the attempt succeeded, but the issue is still in the state of the stage"
+                        "the agent has ended its turn, but the issue is still in the state of the stage"
                     } else {
                         "`verify` failed"
                     }

@@ -18,11 +18,16 @@ use crate::workflow::Workflow;
 /// running when its turn ended, and the one that decides.
 const EXTRA_WAIT: Duration = Duration::from_secs(5);
 
+/// How long an attempt whose input ends is left alone if its turn has moved the issue.
+const TIME_TO_EXIT: Duration = Duration::from_secs(30);
+
 /// The turns that have ended and about which nothing is decided. They are not stored: an attempt
 /// that is recovered reports its turn again.
 #[derive(Clone, Debug, Default)]
 pub(super) struct EndedTurns {
     waiting: BTreeMap<AttemptId, Waiting>,
+    /// The attempts that got no further turn, and until when they are left alone.
+    exiting: BTreeMap<AttemptId, Mono>,
 }
 
 #[derive(Clone, Debug)]
@@ -44,9 +49,23 @@ impl EndedTurns {
         }
     }
 
-    /// Returns the times at which turns are refused for want of a pull.
+    /// Returns the times at which turns are refused for want of a pull, and at which attempts are no
+    /// longer left alone.
     pub(super) fn deadlines(&self) -> impl Iterator<Item = Mono> {
-        self.waiting.values().map(|waiting| waiting.until)
+        let waiting = self.waiting.values().map(|waiting| waiting.until);
+        waiting.chain(self.exiting.values().copied())
+    }
+
+    /// Forgets an attempt that has ended.
+    pub(super) fn forget(&mut self, attempt_id: AttemptId) {
+        self.waiting.remove(&attempt_id);
+        self.exiting.remove(&attempt_id);
+    }
+
+    /// Returns whether the agent of an attempt has come to the end of its turn and exits soon. What
+    /// the turn has changed in the tracker is no reason to stop it.
+    pub(super) fn is_over(&self, attempt_id: AttemptId) -> bool {
+        self.waiting.contains_key(&attempt_id) || self.exiting.contains_key(&attempt_id)
     }
 }
 
@@ -68,7 +87,7 @@ impl Scheduler {
             Some(granted) if ended.turn < granted.turn => {
                 self.effects.push(Effect::GrantTurn { attempt_id, granted });
             }
-            _ if ended.turn != machine.turn_number(start) => self.refuse_turn(attempt_id, ended),
+            _ if ended.turn != machine.turn_number(start) => self.refuse_turn(attempt_id, ended, now),
             _ => {
                 let waiting = Waiting {
                     issue,
@@ -83,8 +102,10 @@ impl Scheduler {
         }
     }
 
-    fn refuse_turn(&mut self, attempt_id: AttemptId, ended: EndedTurn) {
+    fn refuse_turn(&mut self, attempt_id: AttemptId, ended: EndedTurn, now: Now) {
         let turn = ended.turn;
+        let until = now.mono.plus(TIME_TO_EXIT);
+        self.ended_turns.exiting.insert(attempt_id, until);
         self.effects.push(Effect::RefuseTurn { attempt_id, turn });
     }
 
@@ -93,6 +114,7 @@ impl Scheduler {
         let mut waiting = std::mem::take(&mut self.ended_turns.waiting);
         waiting.retain(|attempt_id, waiting| self.still_waits(*attempt_id, waiting, now));
         self.ended_turns.waiting = waiting;
+        self.ended_turns.exiting.retain(|_, until| *until > now.mono);
     }
 
     /// Decides about one turn. Returns whether it still waits for a pull.
@@ -109,7 +131,7 @@ impl Scheduler {
             return false;
         }
         if is_held || waiting.until <= now.mono {
-            self.refuse_turn(attempt_id, waiting.ended);
+            self.refuse_turn(attempt_id, waiting.ended, now);
             return false;
         }
         true
@@ -150,7 +172,7 @@ impl Scheduler {
             is_left.then(|| machine.grant_turn(attempt_id, ended, stage))?
         });
         let Some((granted, event)) = granted else {
-            return self.refuse_turn(attempt_id, ended);
+            return self.refuse_turn(attempt_id, ended, now);
         };
         self.changed.insert(waiting.issue.clone());
         self.record_event(&waiting.issue, event, now);

@@ -112,6 +112,7 @@ impl Scheduler {
             .filter(|start| {
                 !machine.issue().is_taken_by(&start.stage.when)
                     && start.stage.on_state_change == OnStateChange::Cancel
+                    && !self.ended_turns.is_over(start.attempt_id)
             })
             .map(|start| start.attempt_id)
             .collect();
@@ -142,6 +143,12 @@ impl Scheduler {
             .iter()
             .filter(|(_, since)| since.plus(grace) <= now.mono)
             .map(|(issue, _)| issue.clone())
+            .filter(|issue| {
+                let attempts = self.active_attempts(issue);
+                !attempts
+                    .iter()
+                    .any(|attempt_id| self.ended_turns.is_over(*attempt_id))
+            })
             .collect();
         for issue in over {
             self.done_since.remove(&issue);

@@ -98,7 +98,7 @@ impl Oracle {
         self.may_be_granted(issue, &start, attempt_id, granted, now)?;
         let first = start.turn == 1 && before == 1;
         self.books.lives[issue].attempts += u32::from(first);
-        self.books.internal.remove(&(issue, start.stage.name.clone()));
+        self.books.internal.remove(&(issue, start.stage.name));
         if let Some(facts) = self.facts.get_mut(&attempt_id) {
             facts.granted = granted.turn;
         }

@@ -234,7 +234,7 @@ fn check_of_a_turn_counts_until_the_agent_gets_input() {
         lines: vec!["l".to_owned()],
     };
     let checked = Step::TurnChecked(Box::new(check.clone()));
-    let (_dir, path) = written(&[checked.clone()]);
+    let (_dir, path) = written(&[checked]);
     let mut journal = Journal::open(&path).unwrap();
     assert_eq!(journal.checked_turn(), Some(&check));
     journal.record(finished("before_run", None)).unwrap();
