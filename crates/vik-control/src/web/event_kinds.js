@@ -20,6 +20,7 @@ export const EVENT_LABELS = {
   limit: "Limit",
   output: "Output",
   person_message: "Person",
+  turn: "Turn",
   question: "Question",
   answer: "Answer",
   ended: "Ended",
