@@ -490,7 +490,11 @@ impl Messages {
         reader: &mut OutputReader,
     ) -> Result<(), FollowError> {
         tracing::warn!(why, "the agent rejected a message");
-        self.unbegun_turns.retain(|turn| *turn != id);
+        if let Some(at) = self.unbegun_turns.iter().position(|turn| *turn == id) {
+            self.unbegun_turns.remove(at);
+            // No other one follows in this process.
+            self.turn_ended = Some(false);
+        }
         self.leave(id, REJECTED, reader)
     }
 

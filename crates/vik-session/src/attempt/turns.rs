@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use tokio::sync::Notify;
+use tokio::task::spawn_blocking;
 use vik_core::ids::MessageId;
 use vik_core::outcome::FailureClass;
 use vik_core::turn::{EndedTurn, TurnOfMax};
@@ -256,11 +257,11 @@ impl AttemptContext<'_> {
             let is_verified = trouble.is_none();
             match trouble {
                 None if self.ends_after_success() => Checked::Last,
-                Some(trouble) if trouble.class != Some(FailureClass::Verify) => Checked::Last,
+                Some(trouble) if !is_failed_check(trouble) => Checked::Last,
                 _ => Checked::Reportable(EndedTurn { turn, is_verified }),
             }
         };
-        if self.is_checked_at_the_end() || !matches!(self.read_question().await, Ok(None)) {
+        if self.is_checked_at_the_end().await || !matches!(self.read_question().await, Ok(None)) {
             return Checked::Last;
         }
         // An earlier daemon checked it and died.
@@ -283,6 +284,8 @@ impl AttemptContext<'_> {
                 };
                 match scripts.verify_turn(&workdir, stop).await {
                     Ok(()) => None,
+                    // The next daemon, or the end of the attempt, runs it when there is space.
+                    Err(TurnVerifyError::Failed(_)) if self.disk_fails().await => return Checked::Last,
                     Err(TurnVerifyError::Failed(failure)) => Some(failure),
                     Err(TurnVerifyError::Cancelled) => return Checked::Interrupted,
                 }
@@ -309,19 +312,29 @@ impl AttemptContext<'_> {
 
     /// Returns whether the work of the agent is checked or handed over by steps that need its end:
     /// the scope, commits in a linked work tree, and outputs.
-    fn is_checked_at_the_end(&self) -> bool {
+    async fn is_checked_at_the_end(&self) -> bool {
         let start = self.start();
-        let has_outputs = start.stage.outputs.is_some()
-            && !matches!(outputs::read_output_file(&self.output_file()), Ok(bytes) if bytes.is_empty());
-        has_outputs
-            || start.intent.scope.is_some()
-            || self.host().layout.worktree_record(&start.issue.id).exists()
+        if start.intent.scope.is_some() || self.host().layout.worktree_record(&start.issue.id).exists() {
+            return true;
+        }
+        if start.stage.outputs.is_none() {
+            return false;
+        }
+        let file = self.output_file();
+        let read = spawn_blocking(move || outputs::read_output_file(&file)).await;
+        !matches!(read, Ok(Ok(bytes)) if bytes.is_empty())
     }
 
     /// Returns the check of the last turn, if nothing has changed since in the workspace.
     pub(super) async fn unchanged_check(&self, workdir: &Path) -> Option<CheckedTurn> {
         let checked = self.journal().checked_turn().cloned()?;
         let now = self.fingerprint(workdir).await?;
-        (checked.workspace == Some(now.0)).then_some(checked)
+        let is_final = checked.trouble.as_ref().is_none_or(is_failed_check);
+        (is_final && checked.workspace == Some(now.0)).then_some(checked)
     }
+}
+
+/// Returns whether `verify` ran and did not pass.
+fn is_failed_check(trouble: &AttemptFailure) -> bool {
+    trouble.class == Some(FailureClass::Verify)
 }
