@@ -73,3 +73,48 @@ fn steerable_claude_gets_its_turn_once_when_the_daemon_dies() {
         RealAgent::Claude,
     );
 }
+
+/// Kills the daemon while `verify` runs between two turns: the next daemon ends the process, checks
+/// its work, and the next turn is an attempt.
+fn is_checked_after_a_crash(test: &str, agent: RealAgent) {
+    let script = json!([
+        {"text": "First.", "expect": "Do the task."},
+        {"text": "Second.", "run": MOVE, "expect": "still in the state"},
+        {"text": "Finished."}
+    ]);
+    let Some(Real { world, server }) = with_turns(test, agent, 3, &script) else {
+        return;
+    };
+    let verify = "test -e ../go.txt || { touch ../verifying.txt; sleep 1000; }";
+    let rig = Rig::around(world.work("verify", json!(verify)));
+    let world = &rig.world;
+    let file = |name: &str| world.workspace("1").join("..").join(name);
+    rig.up();
+    eventually("`verify` runs", || file("verifying.txt").exists());
+    rig.kill(Target::Daemon);
+    std::fs::write(file("go.txt"), "").unwrap();
+    rig.up();
+    eventually("the second attempt has ended", || {
+        let runs = world.runs();
+        runs.first()
+            .is_some_and(|run| run["attempts"][1]["outcome"] == "succeeded")
+    });
+    world.vik(&["stop"]).expect(0);
+    world.env.assert_nothing_left();
+    assert_eq!(server.failures(), [""; 0]);
+    let runs = world.runs();
+    let attempts = runs[0]["attempts"].as_array().unwrap().iter();
+    let turns: Vec<_> = attempts.map(|attempt| attempt["turn"].clone()).collect();
+    assert_eq!(turns, [1, 2]);
+    assert_eq!(world.tracker.state("1").as_deref(), Some("done"));
+}
+
+#[test]
+fn steerable_codex_is_checked_after_a_crash() {
+    is_checked_after_a_crash("steerable_codex_is_checked_after_a_crash", RealAgent::Codex);
+}
+
+#[test]
+fn steerable_claude_is_checked_after_a_crash() {
+    is_checked_after_a_crash("steerable_claude_is_checked_after_a_crash", RealAgent::Claude);
+}

@@ -229,3 +229,74 @@ fn steerable_codex_ends_its_process_for_a_pause() {
 fn steerable_claude_ends_its_process_for_a_pause() {
     pause_ends_the_process("steerable_claude_ends_its_process_for_a_pause", RealAgent::Claude);
 }
+
+/// A daemon that stops and leaves its agents alive ends the `verify` that runs between two turns. The
+/// next daemon ends the process and checks its work.
+fn is_kept_between_turns(test: &str, agent: RealAgent) {
+    let script = json!([
+        {"text": "First.", "expect": "Do the task."},
+        {"text": "Second.", "run": MOVE, "expect": "still in the state"},
+        {"text": "Finished."}
+    ]);
+    let Some(mut real) = with_turns(test, agent, 3, &script) else {
+        return;
+    };
+    let verify = "test -e ../go.txt || { touch ../verifying.txt; sleep 1000; }";
+    real.world.put("/issue/stages/work/verify", json!(verify));
+    real.world.put("/loop", json!({"orphan_grace": "10m"}));
+    let world = &real.world;
+    let file = |name: &str| world.workspace("1").join("..").join(name);
+    world.vik(&["run", "-d"]).expect(0);
+    eventually("`verify` runs", || file("verifying.txt").exists());
+    let output = world.vik(&["stop", "--keep-sessions"]).expect(0).out;
+    assert!(output.contains("1 agent keeps running"), "{output}");
+    std::fs::write(file("go.txt"), "").unwrap();
+    world.vik(&["run", "-d"]).expect(0);
+    eventually("the second attempt has ended", || {
+        let runs = world.runs();
+        runs.first()
+            .is_some_and(|run| run["attempts"][1]["outcome"] == "succeeded")
+    });
+    world.vik(&["stop"]).expect(0);
+    real.close();
+    let attempts = world.runs()[0]["attempts"].as_array().unwrap().clone();
+    let turns: Vec<_> = attempts.iter().map(|attempt| attempt["turn"].clone()).collect();
+    assert_eq!(turns, [1, 2]);
+}
+
+#[test]
+fn steerable_codex_is_kept_between_turns() {
+    is_kept_between_turns("steerable_codex_is_kept_between_turns", RealAgent::Codex);
+}
+
+#[test]
+fn steerable_claude_is_kept_between_turns() {
+    is_kept_between_turns("steerable_claude_is_kept_between_turns", RealAgent::Claude);
+}
+
+/// `timeout` starts again with each turn.
+fn each_turn_has_its_own_timeout(test: &str, agent: RealAgent) {
+    let script = json!([
+        {"text": "First.", "run": "sleep 4", "expect": "Do the task."},
+        {"text": "That is all."},
+        {"text": "Second.", "run": "sleep 4", "expect": "still in the state"},
+        {"text": "That is all."},
+        {"text": "Third.", "run": format!("sleep 4; {MOVE}")},
+        {"text": "Finished."}
+    ]);
+    let Some(mut real) = with_turns(test, agent, 3, &script) else {
+        return;
+    };
+    real.world.put("/issue/stages/work/timeout", json!("10s"));
+    real.world.once().expect(0);
+    real.close();
+    let session = real.world.session("1");
+    let ended = session.expect("succeeded", None);
+    assert!(ended["duration_ms"].as_u64().unwrap() > 12_000, "{ended}");
+}
+
+#[test]
+fn steerable_claude_has_a_timeout_for_each_turn() {
+    let test = "steerable_claude_has_a_timeout_for_each_turn";
+    each_turn_has_its_own_timeout(test, RealAgent::Claude);
+}
