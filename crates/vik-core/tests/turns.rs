@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use proptest::prelude::*;
 use vik_core::attempt::{AttemptResult, Start};
 use vik_core::issue::Issue;
 use vik_core::outcome::{FailureClass, Outcome};
@@ -354,5 +355,88 @@ fn issue_that_a_turn_has_moved_does_not_cancel_the_attempt_that_exits() {
                 .is_some_and(|(_, _, stopping)| stopping.is_some())
         };
         assert!(is_stopping, "{state}");
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    /// The agent ends its turn, or a recovered attempt repeats that.
+    EndTurn,
+    /// An older turn is reported again.
+    Repeat,
+    Pull(bool),
+    Pause(bool),
+    /// The attempt ends with success.
+    End,
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let act = prop_oneof![
+        4 => Just(Act::EndTurn),
+        1 => Just(Act::Repeat),
+        4 => prop::bool::weighted(0.9).prop_map(Act::Pull),
+        1 => any::<bool>().prop_map(Act::Pause),
+        1 => Just(Act::End),
+    ];
+    prop::collection::vec(act, 1..40)
+}
+
+proptest! {
+    /// Whatever happens, each turn is granted once, in order, after a pull that shows the state of
+    /// the stage, and not while the issue is paused.
+    #[test]
+    fn turns_are_granted_once_and_within_all_bounds(acts in acts()) {
+        const MAX: u32 = 4;
+        let mut world = World::new(", turns: { max: 4 }");
+        let mut start = world.pull("todo").unwrap();
+        let (mut turn, mut is_idle, mut is_paused, mut conversations) = (1, false, false, 1);
+        for act in acts {
+            let decisions = match act {
+                Act::EndTurn => {
+                    is_idle = true;
+                    world.send(ended(&start, turn, true))
+                }
+                Act::Repeat if turn > start.turn => {
+                    let again = world.send(ended(&start, turn - 1, true));
+                    prop_assert_eq!(again, [Decided::Grant(turn)]);
+                    continue;
+                }
+                Act::Repeat => continue,
+                Act::Pull(in_state) => {
+                    let decisions = world.pull_while_running(if in_state { "todo" } else { "other" });
+                    prop_assert!(in_state || !decisions.iter().any(|one| matches!(one, Decided::Grant(_))));
+                    decisions
+                }
+                Act::Pause(pauses) => {
+                    is_paused = pauses;
+                    let command = match pauses {
+                        true => Command::Pause(Some("7".into())),
+                        false => Command::Resume(Some("7".into())),
+                    };
+                    let decisions = world.send(Input::Command(1, command, Actor::default()));
+                    prop_assert!(!decisions.iter().any(|one| matches!(one, Decided::Grant(_))));
+                    decisions
+                }
+                Act::End => {
+                    world.succeed(&start);
+                    world.send(Input::Command(2, Command::Resume(Some("7".into())), Actor::default()));
+                    is_paused = false;
+                    let Some(next) = world.pull("todo") else { break };
+                    conversations += u32::from(next.turn == 1);
+                    (start, is_idle) = (next, false);
+                    turn = start.turn;
+                    continue;
+                }
+            };
+            for decision in decisions {
+                prop_assert!(is_idle, "{decision:?}");
+                is_idle = false;
+                if let Decided::Grant(granted) = decision {
+                    prop_assert!(!is_paused && granted == turn + 1 && granted <= MAX);
+                    turn = granted;
+                }
+            }
+            prop_assert!(world.life_attempts() <= conversations);
+        }
     }
 }
