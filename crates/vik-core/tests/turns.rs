@@ -206,6 +206,17 @@ fn turns_in_one_process_are_granted_after_a_pull_and_use_up_one_attempt() {
 }
 
 #[test]
+fn unchanged_pull_after_the_first_grant_is_read_because_it_sorts_the_issue() {
+    let mut world = World::new(", turns: { max: 3 }");
+    let start = world.pull("todo").unwrap();
+    for turn in 1..=2 {
+        world.send(ended(&start, turn, true));
+        assert_eq!(world.pull_while_running("todo"), [Decided::Grant(turn + 1)]);
+        assert_eq!(world.0.can_skip_unchanged_pull(), turn > 1);
+    }
+}
+
+#[test]
 fn repeated_end_of_a_turn_gets_the_same_grant_and_counts_nothing() {
     let mut world = World::new(", turns: { max: 3 }");
     let start = world.pull("todo").unwrap();

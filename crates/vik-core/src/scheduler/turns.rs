@@ -163,14 +163,20 @@ impl Scheduler {
     fn decide_turn(&mut self, attempt_id: AttemptId, waiting: &Waiting, now: Now) {
         let workflow = std::sync::Arc::clone(&self.workflow);
         let ended = waiting.ended;
+        let mut is_sorted = true;
         let granted = self.machines.get_mut(&waiting.issue).and_then(|machine| {
+            let was_under_way = machine.is_under_way();
             let start = machine.active(attempt_id)?.0.clone();
             let stage = workflow.stage(&start.stage.name)?;
             let is_left = machine.may_continue(&start, ended.turn, stage)
                 && !workflow.is_terminal(&machine.issue().state)
                 && machine.life_after_turn(&start).used_up(&workflow.issue).is_none();
-            is_left.then(|| machine.grant_turn(attempt_id, ended, stage))?
+            let granted = is_left.then(|| machine.grant_turn(attempt_id, ended, stage))?;
+            is_sorted = was_under_way == machine.is_under_way();
+            granted
         });
+        // The next pull has to sort the issue before new ones, even if it returns the same issues.
+        self.can_skip_unchanged_pull &= is_sorted;
         let Some((granted, event)) = granted else {
             return self.refuse_turn(attempt_id, ended, now);
         };
