@@ -7,7 +7,7 @@ use vik_core::approval::TIME_LIMIT;
 use vik_core::attempt::{AttemptResult, Start, StopReason};
 use vik_core::ids::{AttemptId, IssueId, RunId};
 use vik_core::machine::RunEvent;
-use vik_core::outcome::Outcome;
+use vik_core::outcome::{FailureClass, Outcome};
 use vik_core::question::MAX_ANSWERS;
 use vik_core::scheduler::{Command, Scheduler};
 use vik_core::time::Now;
@@ -64,7 +64,13 @@ impl Questions {
         if report.outcome == Outcome::Asked && stopped != Some(&StopReason::Cancelled) {
             self.open.insert(start.run, start.attempt_id);
         }
-        if report.ran && report.answered.unwrap_or(true) {
+        // An agent that came to its end has read its prompt, whatever model it has.
+        let came_to_its_end = match report.outcome {
+            Outcome::Succeeded | Outcome::Asked => true,
+            Outcome::Failed => report.failure_class == Some(FailureClass::Verify),
+            _ => false,
+        };
+        if report.ran && (report.answered.unwrap_or(true) || came_to_its_end) {
             for answer in self.answers.entry(start.run).or_default() {
                 answer.is_read |= start.answers.iter().any(|given| given.id == answer.id);
             }
