@@ -132,6 +132,7 @@ pub struct HandBack {
     /// A message for the next attempt: at most 64 KiB, without control characters other than line
     /// ends and tabs.
     #[serde(default)]
+    #[schemars(length(max = 65_536), regex(pattern = r"^[^\x00-\x08\x0B-\x1F\x7F-\x9F]*$"))]
     pub message: Option<String>,
 }
 
