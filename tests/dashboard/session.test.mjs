@@ -398,10 +398,12 @@ describe("the issue page", () => {
     assert.match(await page.locator("#description").innerText(), /opened by nora 3 d ago/);
     // A start waits for an approval: the text is unfolded.
     await page.getByRole("button", { name: "Show less" }).click();
-    const height = (await text.boundingBox()).height;
     const all = page.getByRole("button", { name: "Show all" });
+    await all.waitFor();
+    const height = (await text.boundingBox()).height;
     assert.equal(await all.getAttribute("aria-expanded"), "false");
     await all.click();
+    await page.getByRole("button", { name: "Show less" }).waitFor();
     assert.ok((await text.boundingBox()).height > height + 200);
   });
 
