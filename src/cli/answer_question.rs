@@ -51,7 +51,7 @@ pub fn run(workflow: &Path, args: &AnswerQuestionArgs) -> CliResult {
         None => {
             let text = text(
                 "answer",
-                &args.issue.text(),
+                &args.issue,
                 args.file.as_deref(),
                 ErrorCode::AnswerInvalid,
             )?;

@@ -70,7 +70,7 @@ impl IssueAndText {
         if self.text().is_empty() {
             return Ok(());
         }
-        let problem = format!("a text cannot be used with `{option}`");
+        let problem = format!("`{option}` cannot be used with a text");
         Err(Failure::new(Exit::Usage, ErrorCode::Usage, problem))
     }
 }

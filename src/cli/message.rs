@@ -57,7 +57,7 @@ pub fn run(workflow: &Path, args: &MessageArgs) -> CliResult {
             issue,
             text: text(
                 "message",
-                &args.issue.text(),
+                &args.issue,
                 args.file.as_deref(),
                 ErrorCode::MessageInvalid,
             )?,

@@ -5,30 +5,30 @@ use std::path::Path;
 
 use vik_base::report::{ErrorCode, Exit, Failure};
 
+use super::issue_arg::IssueAndText;
+
 /// The most that is read of a file or of stdin, in bytes.
 const MAX_READ: u64 = 16 << 20;
 
-/// Returns the text of a `subject` such as "message". Without arguments, or with `-`, it is read
-/// from stdin.
+/// Returns the text of a `subject` such as "message". Without a text and a file, or with `-`, it is
+/// read from stdin.
 ///
 /// # Errors
-/// If the source cannot be read, is not UTF-8, or is a terminal; `invalid` is the code of the first
-/// two.
+/// If there are both, or if the source cannot be read, is not UTF-8, or is a terminal; `invalid` is
+/// the code of unreadable sources.
 #[expect(clippy::disallowed_methods, reason = "reads the file that a person names")]
 pub fn text(
     subject: &str,
-    texts: &[String],
+    args: &IssueAndText,
     file: Option<&Path>,
     invalid: ErrorCode,
 ) -> Result<String, Failure> {
-    let stdin = std::io::stdin();
-    let is_stdin = match (file, texts) {
-        (Some(_), []) => false,
-        (Some(_), _) => {
-            let problem = format!("the {subject} has a text and a file");
-            let failure = Failure::new(Exit::Usage, ErrorCode::Usage, problem);
-            return Err(failure.hint("use only one of TEXT and --file"));
-        }
+    let (stdin, texts) = (std::io::stdin(), args.text());
+    if file.is_some() {
+        args.without_text("--file")?;
+    }
+    let is_stdin = match (file, &*texts) {
+        (Some(_), _) => false,
         (None, []) if stdin.is_terminal() => {
             let problem = format!("the {subject} has no text");
             let failure = Failure::new(Exit::Usage, ErrorCode::Usage, problem);
