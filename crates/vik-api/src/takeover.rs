@@ -12,7 +12,7 @@ use vik_core::ids::{IssueId, StageName};
 pub struct TakeoverView {
     /// [`SCHEMA`](crate::SCHEMA).
     pub schema: u32,
-    /// The issue.
+    /// The issue that the person holds.
     pub issue_id: IssueId,
     /// The id of the person's session, also in the trace.
     pub session_id: String,

@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use vik_api::{AttemptView, DecisionView, Explained, Explanation, RunState, RunView, StageState};
-use vik_base::report::{clean, date_time, label, one_line, shared_offset, table_within, with_local_times};
+use vik_base::report::{
+    NARROW, clean, date_time, label, one_line, shared_offset, table_within, with_local_times,
+};
 
 use crate::cli::explained::attempts;
 use crate::cli::explained::text::{answer, heading, held_by, intent, limits, paragraph};
@@ -12,9 +14,6 @@ use crate::cli::runs;
 
 /// The maximum number of decisions shown.
 const MAX_DECISIONS: usize = 30;
-
-/// The width from which on the times of decisions have years and seconds.
-const NARROW: usize = 80;
 
 /// Formats the whole explanation, in at most `width` columns if possible.
 pub fn text(explained: &Explained, now: Timestamp, width: usize) -> String {

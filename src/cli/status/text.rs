@@ -8,8 +8,8 @@ use vik_api::{
     WorkflowView,
 };
 use vik_base::report::{
-    ago, cost, count, date_time, elapsed_suffix, fitted_table, label, one_line, short, spent, table_within,
-    until, when, wrap,
+    NARROW, ago, cost, count, date_time, elapsed_suffix, fitted_table, label, one_line, short, spent,
+    table_within, until, when, wrap,
 };
 
 use super::{retention, state};
@@ -22,9 +22,6 @@ const MAX_IDS: usize = 4;
 
 /// From this width on, a session fits on one line.
 const WIDE: usize = 110;
-
-/// The width below which the table of sessions has fewer columns.
-const NARROW: usize = 80;
 
 /// Formats what a daemon does now, in at most `width` columns if possible.
 pub fn text(status: &Status, now: Timestamp, width: usize) -> String {

@@ -6,6 +6,9 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::one_line;
 
+/// Below this width in columns, a terminal gets fewer or shorter columns.
+pub const NARROW: usize = 80;
+
 /// The minimum width of the last column, whatever the width of the terminal.
 const NARROWEST: usize = 24;
 

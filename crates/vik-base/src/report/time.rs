@@ -65,11 +65,11 @@ pub fn with_local_times(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | ':' | '.');
     for piece in text.split_inclusive(|c| !is_part(c)) {
-        let word = piece.trim_end_matches(|c| !is_part(c) || c == '.');
-        match word.parse().ok().filter(|_: &Timestamp| word.ends_with('Z')) {
+        let time = piece.trim_end_matches(|c| !is_part(c) || c == '.');
+        match time.parse().ok().filter(|_: &Timestamp| time.ends_with('Z')) {
             Some(at) => {
                 out.push_str(&date_time(at));
-                out.push_str(&piece[word.len()..]);
+                out.push_str(&piece[time.len()..]);
             }
             None => out.push_str(piece),
         }
