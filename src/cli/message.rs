@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use vik_api::{Delivery, DeliveryTo, MessageView, MessagesPage, SCHEMA, SentMessage};
-use vik_base::report::{ErrorCode, Exit, Failure, ledger_failure, one_line};
+use vik_base::report::{ErrorCode, Exit, Failure, date_time, ledger_failure, one_line};
 use vik_core::ids::{IssueId, MessageId};
 use vik_core::message::{MessageRefusal, NewMessage, Withdrawal, check_text};
 use vik_core::scheduler::{Command, CommandResult};
@@ -175,8 +175,9 @@ fn list_text(page: &MessagesPage) -> String {
             "waits for the next attempt"
         };
         text.push_str(&format!(
-            "{id}  {has_it}{interrupt}\n  {}, {at:.0}\n",
-            one_line(by, 100)
+            "{id}  {has_it}{interrupt}\n  {}, {}\n",
+            one_line(by, 100),
+            date_time(*at)
         ));
         for line in body.lines() {
             text.push_str(&format!("  | {}\n", vik_core::visible::visible(line)));
