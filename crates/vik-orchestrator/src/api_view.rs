@@ -1,22 +1,25 @@
 //! Converts values of the scheduler to wire types.
 
+mod refusal;
+
 use vik_api::{
     ApprovalView, DayView, DecisionView, Explanation, HoldView, LifeView, MessageView, QuestionView,
     RootCauseView, SpendView, StageState, StageView, TakenOverView, WaitingView,
 };
-use vik_base::report::{ErrorCode, Exit, Failure, one_line};
+use vik_base::report::one_line;
 use vik_core::approval::Request;
 use vik_core::changes::Decision;
 use vik_core::duration::Span;
-use vik_core::ids::{IssueId, StageName};
-use vik_core::issue::Issue;
+use vik_core::ids::IssueId;
 use vik_core::machine::{IssueMachine, RunEvent};
-use vik_core::message::{MessageRefusal, WaitingMessage};
+use vik_core::message::WaitingMessage;
 use vik_core::outcome::Outcome;
-use vik_core::question::{AnswerRefusal, PendingQuestion};
+use vik_core::question::PendingQuestion;
 use vik_core::scheduler::{Hold, OpenQuestion, PendingApproval, Scheduler, StageExplanation, Waiting};
 use vik_core::time::Now;
 use vik_core::workflow::Workflow;
+
+pub use refusal::{answer_refused, idle_issue, message_refused, unknown_issue, unknown_stage};
 
 /// The maximum number of characters shown of an external text.
 const SHOWN: usize = 300;
@@ -375,73 +378,6 @@ pub fn decision(decision: Decision) -> DecisionView {
         session_id: decision.attempt_id.map(|session| session.to_string()),
         kind: decision.kind.into(),
         detail: decision.detail,
-    }
-}
-
-pub fn unknown_issue(issue: &str) -> Failure {
-    Failure::new(
-        Exit::NotFound,
-        ErrorCode::UnknownIssue,
-        format!("unknown issue `{}`", one_line(issue, 60)),
-    )
-    .hint("Vik knows only issues that a pull returned in the state of a stage; `vik refresh` pulls now")
-}
-
-/// Returns the error about an issue that was worked on, and that no stage takes in its state.
-pub fn idle_issue(issue: &Issue) -> Failure {
-    let (id, state) = (one_line(issue.id.as_str(), 60), one_line(&issue.state, 60));
-    Failure::new(
-        Exit::NotFound,
-        ErrorCode::UnknownIssue,
-        format!("no stage works on issue `{id}`: its last known state is `{state}`"),
-    )
-    .hint("move the issue back to the state of a stage in the tracker first")
-}
-
-/// Returns the error about a stage that the workflow does not have.
-pub fn unknown_stage<'s>(stage: &str, known: impl Iterator<Item = &'s StageName>) -> Failure {
-    let known: Vec<_> = known.map(StageName::as_str).collect();
-    Failure::new(
-        Exit::Usage,
-        ErrorCode::UnknownStage,
-        format!("the workflow has no stage `{}`", one_line(stage, 60)),
-    )
-    .hint(format!("known stages: {}", known.join(", ")))
-}
-
-/// Returns the error for a message that was not sent or withdrawn.
-pub fn message_refused(refusal: &MessageRefusal) -> Failure {
-    let (exit, code) = match refusal {
-        MessageRefusal::Empty | MessageRefusal::TooLong(_) | MessageRefusal::ControlCharacter(_) => {
-            (Exit::Usage, ErrorCode::MessageInvalid)
-        }
-        MessageRefusal::NotWaiting => (Exit::NotFound, ErrorCode::MessageNotWaiting),
-        MessageRefusal::TooMany | MessageRefusal::Finished(_) | MessageRefusal::MayBeRead => {
-            (Exit::Failed, ErrorCode::MessageRefused)
-        }
-    };
-    let failure = Failure::new(exit, code, refusal.to_string());
-    match refusal.hint() {
-        Some(hint) => failure.hint(hint),
-        None => failure,
-    }
-}
-
-/// Returns the error for an answer that was not accepted.
-pub fn answer_refused(refusal: &AnswerRefusal) -> Failure {
-    let (exit, code) = match refusal {
-        AnswerRefusal::Text(_) | AnswerRefusal::NoSuchChoice { .. } => {
-            (Exit::Usage, ErrorCode::AnswerInvalid)
-        }
-        AnswerRefusal::NoQuestion | AnswerRefusal::OtherQuestion | AnswerRefusal::Several(_) => {
-            (Exit::Usage, ErrorCode::NoQuestion)
-        }
-        AnswerRefusal::TakenOver => (Exit::Failed, ErrorCode::AnswerRefused),
-    };
-    let failure = Failure::new(exit, code, refusal.to_string());
-    match refusal.hint() {
-        Some(hint) => failure.hint(hint),
-        None => failure,
     }
 }
 

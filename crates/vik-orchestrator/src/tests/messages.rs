@@ -8,7 +8,8 @@ use vik_core::message::{Message, MessageRefusal, NewMessage, Withdrawal};
 use vik_core::scheduler::{Command, CommandResult};
 use vik_session::attempt::Steering;
 
-use super::world::{Scene, SceneBuilder, Script};
+use super::scene::{Scene, SceneBuilder};
+use super::world::Script;
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -1,6 +1,7 @@
 //! The loop against effects in memory: what is carried out, when, and what is not.
 
 mod messages;
+mod scene;
 mod turns;
 mod world;
 
@@ -12,7 +13,8 @@ use vik_base::report::Exit;
 use vik_core::ids::IssueId;
 use vik_core::scheduler::{Command, CommandResult, Expired, TakeOver};
 
-use self::world::{Scene, SceneBuilder, Script};
+use self::scene::{Scene, SceneBuilder};
+use self::world::Script;
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::world::{Scene, SceneBuilder, Script};
+use super::scene::{Scene, SceneBuilder};
+use super::world::Script;
 
 const SECOND: Duration = Duration::from_secs(1);
 

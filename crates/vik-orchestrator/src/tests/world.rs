@@ -1,23 +1,19 @@
-//! A world in memory: effects that follow a script, a clock that a test moves, and the loop.
-//! There is no process, no file and no timer.
+//! A world in memory: effects that follow a script, and a clock that a test moves. There is no
+//! process, no file and no timer.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
-use std::future::Future;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
-use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use jiff::Timestamp;
-use tokio::sync::{mpsc, oneshot, watch};
-use vik_api::{Action, Explanation, MessagesPage, Status};
+use tokio::sync::oneshot;
 use vik_base::report::Failure;
 use vik_core::attempt::{AttemptResult, Start};
-use vik_core::changes::{Changes, Stored};
+use vik_core::changes::Changes;
 use vik_core::ended::Ended;
 use vik_core::ids::{AttemptId, IssueId};
 use vik_core::issue::{Issue, Pull, Wanted};
@@ -25,7 +21,7 @@ use vik_core::limits::Spend;
 use vik_core::machine::{IssueMachine, RunEvent, TakenOver};
 use vik_core::message::Message;
 use vik_core::outcome::{FailureClass, Outcome};
-use vik_core::scheduler::{Actor, Expired, LookupResult, RemovalCause};
+use vik_core::scheduler::{Expired, LookupResult, RemovalCause};
 use vik_core::time::{Mono, Now};
 use vik_core::turn::EndedTurn;
 use vik_session::attempt::{AttemptEnd, AttemptHandle, AttemptLink, Finish, Steering, TurnDecision};
@@ -33,7 +29,6 @@ use vik_store::ledger::{CommitError, LedgerError};
 use vik_workflow::LoadedWorkflow;
 
 use crate::intake::PullError;
-use crate::signals::Signals;
 use crate::*;
 
 /// How long each pull takes.
@@ -49,7 +44,7 @@ pub enum Script {
     Runs,
 }
 
-enum Event {
+pub enum Event {
     Wake(oneshot::Sender<()>),
     Pulled(oneshot::Sender<PullEnd>, PullRequest, String),
     Ends(AttemptId, Outcome),
@@ -57,8 +52,8 @@ enum Event {
 
 #[derive(Default)]
 pub struct World {
-    now: Duration,
-    events: BTreeMap<(Duration, usize), Event>,
+    pub now: Duration,
+    pub events: BTreeMap<(Duration, usize), Event>,
     next_event: usize,
     /// The issues of the tracker, with their state and priority.
     tracker: BTreeMap<String, (String, Option<u32>)>,
@@ -88,6 +83,18 @@ pub struct World {
 }
 
 impl World {
+    /// Returns a world whose tracker has these issues in the state `todo`, with their priorities.
+    pub fn new(issues: &[(&str, Option<u32>)], script: &[Script]) -> Self {
+        let tracker = issues
+            .iter()
+            .map(|(id, priority)| ((*id).to_owned(), ("todo".to_owned(), *priority)));
+        Self {
+            tracker: tracker.collect(),
+            script: script.iter().copied().collect(),
+            ..Self::default()
+        }
+    }
+
     fn schedule(&mut self, wait: Duration, event: Event) {
         self.next_event += 1;
         self.events.insert((self.now + wait, self.next_event), event);
@@ -138,7 +145,7 @@ impl World {
         starts.collect()
     }
 
-    fn fire(&mut self, event: Event) {
+    pub fn fire(&mut self, event: Event) {
         match event {
             Event::Wake(sender) => drop(sender.send(())),
             Event::Pulled(sender, request, output) => {
@@ -180,7 +187,7 @@ impl World {
     }
 
     /// Lets the attempts follow their commands.
-    fn obey(&mut self) {
+    pub fn obey(&mut self) {
         let finish = |link: &AttemptLink| match link.commands.stop_cause() {
             Some(_) => Some(ended(Outcome::Cancelled)),
             None => link.commands.detached().now_or_never().map(|()| Finish::Detached),
@@ -214,11 +221,11 @@ fn ended(outcome: Outcome) -> Finish {
     }))
 }
 
-fn lock(world: &Mutex<World>) -> MutexGuard<'_, World> {
+pub fn lock(world: &Mutex<World>) -> MutexGuard<'_, World> {
     world.lock().unwrap()
 }
 
-struct ScriptedEffects(Arc<Mutex<World>>);
+pub struct ScriptedEffects(pub Arc<Mutex<World>>);
 
 impl Effects for ScriptedEffects {
     fn now(&self) -> Now {
@@ -366,10 +373,10 @@ impl Effects for ScriptedEffects {
 }
 
 /// Commits at once, and fails where a test says so.
-struct ScriptedLog {
-    fails: fn(&Changes) -> bool,
-    forgets: fn(&IssueId) -> bool,
-    machines: Mutex<BTreeMap<IssueId, IssueMachine>>,
+pub struct ScriptedLog {
+    pub fails: fn(&Changes) -> bool,
+    pub forgets: fn(&IssueId) -> bool,
+    pub machines: Mutex<BTreeMap<IssueId, IssueMachine>>,
 }
 
 fn stopped() -> CommitError {
@@ -396,193 +403,5 @@ impl CommitLog for ScriptedLog {
         let machines = self.machines.lock().unwrap();
         let found: Vec<_> = issues.iter().filter_map(|id| machines.get(id).cloned()).collect();
         Box::pin(async { Ok(found) })
-    }
-}
-
-#[derive(Default)]
-struct Flag(AtomicBool);
-
-impl Wake for Flag {
-    fn wake(self: Arc<Self>) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-/// A loop in a scripted world.
-pub struct Scene {
-    world: Arc<Mutex<World>>,
-    run: Pin<Box<dyn Future<Output = RunSummary>>>,
-    requests: mpsc::Sender<ControlRequest>,
-    woken: Arc<Flag>,
-    /// Set when the loop has ended.
-    pub summary: Option<RunSummary>,
-    _signals: tokio::runtime::Runtime,
-}
-
-pub struct SceneBuilder {
-    pub stage: &'static str,
-    /// Further keys for all stages.
-    pub issue: &'static str,
-    pub once: bool,
-    /// Returns whether changes cannot be committed.
-    pub fails: fn(&Changes) -> bool,
-    /// Returns whether an issue cannot be read from the ledger.
-    pub forgets: fn(&IssueId) -> bool,
-    /// The limit on open files.
-    pub open_files: Option<u64>,
-    pub max_issue_concurrency: u32,
-}
-
-impl SceneBuilder {
-    /// Starts a loop whose tracker has these issues in the state `todo`, with their priorities.
-    pub fn start(self, issues: &[(&str, Option<u32>)], script: &[Script]) -> Scene {
-        let text = format!(
-            "loop: {{ max_issue_concurrency: {} }}
-issues: {{ pull: {{ command: list, idle_sec: 2 }} }}
-agents: {{ a: {{ runtime: command, command: [agent] }} }}
-issue:
-  terminal_states: [done]
-  {}
-  stages: {{ work: {{ when: {{ state: todo }}, agent: a, prompt: p, {} }} }}
-",
-            self.max_issue_concurrency, self.issue, self.stage
-        );
-        let workflow = vik_workflow_reader::load(&text);
-        let workflow = workflow
-            .workflow
-            .unwrap_or_else(|| panic!("{:?}", workflow.diagnostics));
-        let tracker = issues
-            .iter()
-            .map(|(id, priority)| ((*id).to_owned(), ("todo".to_owned(), *priority)));
-        let world = World {
-            tracker: tracker.collect(),
-            script: script.iter().copied().collect(),
-            ..World::default()
-        };
-        let world = Arc::new(Mutex::new(world));
-        let orchestrator = Orchestrator::new(Setup {
-            workflow: watch::Sender::new(Arc::new(workflow)),
-            loaded_at: Timestamp::UNIX_EPOCH,
-            watch: None,
-            options: Options {
-                once: self.once,
-                ..Options::default()
-            },
-            effects: Box::new(ScriptedEffects(Arc::clone(&world))),
-            commit_log: Box::new(ScriptedLog {
-                fails: self.fails,
-                forgets: self.forgets,
-                machines: Mutex::default(),
-            }),
-            stored: Stored::default(),
-            workspaces: Vec::new(),
-            open_files: OpenFiles::new(self.open_files),
-            status: StatusSources {
-                workflow_path: PathBuf::new(),
-                home: PathBuf::new(),
-                ledger: PathBuf::new(),
-                api: None,
-                notify: NotifierHealth::default(),
-                webhooks: None,
-            },
-        });
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        let signals = {
-            let _entered = runtime.enter();
-            Signals::listen().unwrap()
-        };
-        let (sender, requests) = mpsc::channel(1);
-        Scene {
-            world,
-            run: Box::pin(orchestrator.run(signals, requests)),
-            requests: sender,
-            woken: Arc::default(),
-            summary: None,
-            _signals: runtime,
-        }
-    }
-}
-
-impl Default for SceneBuilder {
-    fn default() -> Self {
-        Self {
-            stage: "",
-            issue: "",
-            once: false,
-            fails: |_| false,
-            forgets: |_| false,
-            open_files: None,
-            max_issue_concurrency: 1,
-        }
-    }
-}
-
-impl Scene {
-    pub fn world(&self) -> MutexGuard<'_, World> {
-        lock(&self.world)
-    }
-
-    /// Runs the loop until it waits for the clock.
-    fn settle(&mut self) {
-        let waker = Waker::from(Arc::clone(&self.woken));
-        self.woken.0.store(true, Ordering::Relaxed);
-        while self.summary.is_none() && self.woken.0.swap(false, Ordering::Relaxed) {
-            if let Poll::Ready(summary) = self.run.as_mut().poll(&mut Context::from_waker(&waker)) {
-                self.summary = Some(summary);
-            }
-            self.world().obey();
-        }
-    }
-
-    /// Moves the clock, and runs what happens in the meantime.
-    pub fn pass(&mut self, time: Duration) {
-        let until = self.world().now + time;
-        self.settle();
-        while self.summary.is_none() {
-            let next = self.world().events.pop_first();
-            let Some(((at, number), event)) = next else { break };
-            if at > until {
-                self.world().events.insert((at, number), event);
-                break;
-            }
-            self.world().now = at;
-            if !matches!(&event, Event::Wake(sender) if sender.is_closed()) {
-                self.world().fire(event);
-                self.settle();
-            }
-        }
-        self.world().now = until;
-    }
-
-    pub fn act(&mut self, action: Action) -> ActionResult {
-        let by = Actor::default();
-        self.request(|answer| ControlRequest::Act { action, by, answer })
-    }
-
-    /// Returns the state of an issue; `None` if it is not in memory.
-    pub fn explain(&mut self, issue: &str) -> Option<Explanation> {
-        let issue = IssueId::new(issue);
-        let found = self.request(|answer| ControlRequest::Explain { issue, answer });
-        found.map(|(explanation, _)| explanation)
-    }
-
-    /// Returns the messages that wait for an agent of an issue.
-    pub fn messages(&mut self, issue: &str) -> Option<MessagesPage> {
-        let issue = IssueId::new(issue);
-        self.request(|answer| ControlRequest::Messages { issue, answer })
-    }
-
-    pub fn status(&mut self) -> Status {
-        *self.request(ControlRequest::Status)
-    }
-
-    fn request<T>(&mut self, request: impl FnOnce(oneshot::Sender<T>) -> ControlRequest) -> T {
-        let (answer, mut response) = oneshot::channel();
-        assert!(self.requests.try_send(request(answer)).is_ok());
-        self.settle();
-        response.try_recv().expect("a response")
     }
 }
