@@ -40,7 +40,10 @@ pub trait Effects: Send {
     fn sleep(&self, wait: Duration) -> Task<()>;
 
     /// Pulls issues from the tracker. The loop runs one pull at a time.
-    fn pull(&mut self, request: PullRequest) -> Task<PullEnd>;
+    fn pull(&mut self) -> Task<Result<PullOutput, PullError>>;
+
+    /// Reads the output of a pull, of which the `wanted` issues are kept.
+    fn read_pull(&mut self, output: PullOutput, wanted: Wanted) -> Task<Result<Pull, PullError>>;
 
     /// Looks up one issue. The error is a message for people.
     fn look_up(&mut self, issue: &IssueId) -> Task<Result<LookupResult, String>>;
@@ -103,45 +106,16 @@ pub trait Effects: Send {
     fn record_state(&mut self, state: &str, error: Option<&str>);
 }
 
-/// What a pull needs.
-#[derive(Debug)]
-pub struct PullRequest {
-    /// The issues to keep.
-    pub wanted: Wanted,
-    /// The digest of the last good pull, if an equal output may be skipped.
-    pub last: Option<PullDigest>,
-}
-
 /// A digest of the output of a pull, under a key of the process, so that nobody can craft a list
 /// with an equal digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PullDigest(pub u64);
 
-/// The end of a pull.
+/// What a pull printed.
 #[derive(Debug)]
-pub struct PullEnd {
-    pub duration: Duration,
-    pub result: Result<PullContent, PullError>,
-}
-
-/// What a pull returned.
-pub enum PullContent {
-    Changed {
-        pull: Pull,
-        digest: PullDigest,
-    },
-    /// The output equals that of the last good pull. The task, which runs when it is polled, reads
-    /// it nevertheless.
-    Unchanged(Task<PullEnd>),
-}
-
-impl std::fmt::Debug for PullContent {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Changed { pull, .. } => f.debug_tuple("Changed").field(&pull.count).finish(),
-            Self::Unchanged(_) => f.write_str("Unchanged"),
-        }
-    }
+pub struct PullOutput {
+    pub text: Vec<u8>,
+    pub digest: PullDigest,
 }
 
 /// The findings of a search for data that is older than the workflow keeps it.

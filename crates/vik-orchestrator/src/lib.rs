@@ -44,9 +44,7 @@ use vik_core::scheduler::Filter;
 
 pub use commit_queue::{CommitLog, Committing, Recalling};
 pub use control::{ActionResult, ControlRequest};
-pub use effects::{
-    Effects, ExpiredRemoval, ExpiryScan, PullContent, PullDigest, PullEnd, PullRequest, Removal, Task,
-};
+pub use effects::{Effects, ExpiredRemoval, ExpiryScan, PullDigest, PullOutput, Removal, Task};
 pub use finish::{AttemptTotals, RunSummary, SummaryRow};
 pub use local_effects::LocalEffects;
 pub use open_files::OpenFiles;

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use vik_base::report::{Failure, chain};
 use vik_core::attempt::Start;
 use vik_core::ids::IssueId;
-use vik_core::issue::Issue;
+use vik_core::issue::{Issue, Pull, Wanted};
 use vik_core::machine::TakenOver;
 use vik_core::scheduler::{Expired, LookupResult, RemovalCause};
 use vik_core::time::{Mono, Now};
@@ -25,9 +25,7 @@ use vik_session::{sandbox, secrets, taken_over};
 use vik_store::Ledger;
 use vik_workflow::{LoadedWorkflow, Prompts};
 
-use crate::effects::{
-    Effects, ExpiredRemoval, ExpiryScan, PullContent, PullDigest, PullEnd, PullRequest, Removal, Task,
-};
+use crate::effects::{Effects, ExpiredRemoval, ExpiryScan, PullDigest, PullOutput, Removal, Task};
 use crate::intake::{self, PullError};
 use crate::{Observer, OpenFiles, Progress, expired, pressure, service_state};
 
@@ -118,37 +116,21 @@ impl Effects for LocalEffects {
         Box::pin(tokio::time::sleep(wait))
     }
 
-    fn pull(&mut self, request: PullRequest) -> Task<PullEnd> {
+    fn pull(&mut self) -> Task<Result<PullOutput, PullError>> {
         let (host, workflow) = (Arc::clone(&self.host), Arc::clone(&self.workflow));
         let (cancel, key) = (self.lookups.clone(), self.digest_key.clone());
-        let started = Instant::now();
         let task = tokio::spawn(async move {
-            let PullRequest { wanted, last } = request;
             let stderr = host.layout.service_dir().join("pull.stderr.log");
-            let output = intake::run_pull_command(&host, &workflow, &stderr, cancel.cancelled()).await?;
-            let digest = PullDigest(key.hash_one(&*output));
-            let read = async move {
-                let pull = intake::read(output, Some(wanted)).await?;
-                Ok(PullContent::Changed { pull, digest })
-            };
-            // Most pulls print the same as the one before, and parsing is most of the cost.
-            if last == Some(digest) {
-                return Ok(PullContent::Unchanged(Box::pin(async move {
-                    PullEnd {
-                        result: read.await,
-                        duration: started.elapsed(),
-                    }
-                })));
-            }
-            read.await
+            let text = intake::run_pull_command(&host, &workflow, &stderr, cancel.cancelled()).await?;
+            let digest = PullDigest(key.hash_one(&*text));
+            Ok(PullOutput { text, digest })
         });
-        Box::pin(async move {
-            let result = task.await;
-            PullEnd {
-                result: result.unwrap_or_else(|bug| Err(PullError::Bug(bug.to_string()))),
-                duration: started.elapsed(),
-            }
-        })
+        Box::pin(async { task.await.unwrap_or_else(|bug| Err(PullError::bug(&bug))) })
+    }
+
+    fn read_pull(&mut self, output: PullOutput, wanted: Wanted) -> Task<Result<Pull, PullError>> {
+        let task = tokio::spawn(intake::read(output.text, Some(wanted)));
+        Box::pin(async { task.await.unwrap_or_else(|bug| Err(PullError::bug(&bug))) })
     }
 
     fn look_up(&mut self, issue: &IssueId) -> Task<Result<LookupResult, String>> {

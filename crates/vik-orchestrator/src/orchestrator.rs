@@ -370,8 +370,7 @@ impl Orchestrator {
             return;
         }
         self.handle(Input::PullStarted);
-        let (wanted, can_skip) = (self.scheduler.wanted(), self.scheduler.can_skip_unchanged_pull());
-        self.pulls.start(now, wanted, can_skip, &mut *self.effects);
+        self.pulls.start(now, &mut *self.effects);
     }
 
     /// Returns the time until something is due without an event.

@@ -7,7 +7,7 @@ use vik_api::{PullCounts, PullView};
 use vik_base::report::{self, one_line};
 use vik_core::backoff;
 use vik_core::ids::IssueId;
-use vik_core::issue::{FieldWarning, Issue, Misspelled, Pull, Skipped, Wanted};
+use vik_core::issue::{FieldWarning, Issue, Misspelled, Pull, Skipped};
 use vik_core::scheduler::{Input, Recalled, Scheduler};
 use vik_core::time::Mono;
 use vik_core::workflow::Workflow;
@@ -16,7 +16,7 @@ use vik_store::ledger::CommitError;
 
 use crate::Progress;
 use crate::commit_queue::CommitQueue;
-use crate::effects::{Effects, PullContent, PullDigest, PullEnd, PullRequest, Task};
+use crate::effects::{Effects, PullDigest, PullOutput, Task};
 use crate::intake::PullError;
 
 /// The minimum time between the starts of two pulls, however many requests there are for one.
@@ -70,17 +70,14 @@ struct NamedIssue {
     is_found: bool,
 }
 
-/// What a pull has done.
+/// A step that a pull has taken.
 pub(crate) enum PullStep {
     /// The tracker has answered, or could not.
-    Ended(PullEnd),
+    Answered(Result<PullOutput, PullError>),
+    /// The answer was read.
+    Read(Result<Pull, PullError>, PullDigest),
     /// The ledger has answered what it has of the issues that are new to memory.
-    Recalled {
-        pull: Pull,
-        digest: PullDigest,
-        duration: Duration,
-        recalled: Result<Recalled, CommitError>,
-    },
+    Recalled(Pull, PullDigest, Result<Recalled, CommitError>),
 }
 
 /// What the end of a pull depends on.
@@ -176,17 +173,12 @@ impl PullLoop {
         self.hasten(now);
     }
 
-    /// Starts a pull. Issues that become `wanted` while it runs are seen by the next one.
-    pub(crate) fn start(&mut self, now: Mono, wanted: Wanted, can_skip: bool, effects: &mut dyn Effects) {
+    pub(crate) fn start(&mut self, now: Mono, effects: &mut dyn Effects) {
         self.due = None;
         self.started = Some(now);
         self.count += 1;
-        let last = self.last_good.filter(|_| can_skip).map(|good| good.digest);
-        self.run(effects.pull(PullRequest { wanted, last }));
-    }
-
-    fn run(&mut self, pull: Task<PullEnd>) {
-        self.running = Some(Box::pin(async { PullStep::Ended(pull.await) }));
+        let pull = effects.pull();
+        self.running = Some(Box::pin(async { PullStep::Answered(pull.await) }));
     }
 
     /// Waits for the next step of the running pull; never returns if none runs. Cancelling the call
@@ -209,34 +201,37 @@ impl PullLoop {
         step: PullStep,
         context: &mut PullContext<'_>,
     ) -> Result<Option<Input>, CommitError> {
-        let PullEnd { duration, result } = match step {
-            PullStep::Ended(end) => end,
-            PullStep::Recalled {
-                pull,
-                digest,
-                duration,
-                recalled,
-            } => return Ok(self.on_read(pull, digest, duration, recalled?, context)),
+        let result = match step {
+            PullStep::Recalled(pull, digest, recalled) => {
+                return Ok(self.on_read(pull, digest, recalled?, context));
+            }
+            PullStep::Read(Ok(pull), digest) => {
+                return Ok(self.on_read(pull, digest, Recalled::default(), context));
+            }
+            PullStep::Read(Err(error), _) => Err(error),
+            PullStep::Answered(result) => result,
         };
         Ok(match result {
-            Ok(PullContent::Unchanged(read)) => {
-                let can_skip = context.scheduler.can_skip_unchanged_pull();
-                let Some(good) = self.last_good.filter(|_| can_skip) else {
-                    // The scheduler has learned something since the pull started.
-                    self.run(read);
-                    return Ok(None);
-                };
-                self.on_success(good, &[], duration, context);
-                Some(Input::PulledUnchanged)
-            }
-            Ok(PullContent::Changed { pull, digest }) => {
-                self.on_read(pull, digest, duration, Recalled::default(), context)
-            }
+            Ok(output) => self.on_output(output, context),
             Err(error) => {
-                self.on_failure(&error, duration, context);
+                self.on_failure(&error, context);
                 None
             }
         })
+    }
+
+    /// Processes the output of a pull. Most pulls print the same as the one before, and reading is
+    /// most of the cost.
+    fn on_output(&mut self, output: PullOutput, context: &mut PullContext<'_>) -> Option<Input> {
+        let digest = output.digest;
+        let can_skip = context.scheduler.can_skip_unchanged_pull();
+        if let Some(good) = self.last_good.filter(|good| can_skip && good.digest == digest) {
+            self.on_success(good, &[], context);
+            return Some(Input::PulledUnchanged);
+        }
+        let read = context.effects.read_pull(output, context.scheduler.wanted());
+        self.running = Some(Box::pin(async move { PullStep::Read(read.await, digest) }));
+        None
     }
 
     /// Processes the issues of a pull. The pull goes on until the ledger was asked for each of them
@@ -245,7 +240,6 @@ impl PullLoop {
         &mut self,
         pull: Pull,
         digest: PullDigest,
-        duration: Duration,
         recalled: Recalled,
         context: &mut PullContext<'_>,
     ) -> Option<Input> {
@@ -254,26 +248,15 @@ impl PullLoop {
             let recall = context.commits.recall(unknown.clone());
             self.running = Some(Box::pin(async move {
                 let recalled = recall.await.map(|machines| Recalled::new(unknown, machines));
-                PullStep::Recalled {
-                    pull,
-                    digest,
-                    duration,
-                    recalled,
-                }
+                PullStep::Recalled(pull, digest, recalled)
             }));
             return None;
         }
-        let issues = self.on_changed(pull, digest, duration, context);
+        let issues = self.on_changed(pull, digest, context);
         Some(Input::Pulled { issues, recalled })
     }
 
-    fn on_changed(
-        &mut self,
-        pull: Pull,
-        digest: PullDigest,
-        duration: Duration,
-        context: &mut PullContext<'_>,
-    ) -> Vec<Issue> {
+    fn on_changed(&mut self, pull: Pull, digest: PullDigest, context: &mut PullContext<'_>) -> Vec<Issue> {
         for skipped in &pull.skipped {
             tracing::warn!(
                 index = skipped.index,
@@ -296,17 +279,11 @@ impl PullLoop {
         self.last_good = Some(good);
         self.mark_named_issues(&pull.issues, context.workflow);
         self.note_misspelled(&pull.misspelled, context.workflow, context.effects);
-        self.on_success(good, &pull.skipped, duration, context);
+        self.on_success(good, &pull.skipped, context);
         pull.issues
     }
 
-    fn on_success(
-        &mut self,
-        pull: LastGoodPull,
-        skipped: &[Skipped],
-        duration: Duration,
-        context: &mut PullContext<'_>,
-    ) {
+    fn on_success(&mut self, pull: LastGoodPull, skipped: &[Skipped], context: &mut PullContext<'_>) {
         self.counts.ok += 1;
         self.counts.failed_in_a_row = 0;
         let last = PullView {
@@ -315,7 +292,7 @@ impl PullLoop {
             issues: pull.issues,
             skipped: pull.skipped,
             warnings: self.shown_warnings(),
-            duration_ms: millis(duration),
+            duration_ms: millis(self.duration(context)),
             error: None,
             next_at: None,
         };
@@ -333,6 +310,12 @@ impl PullLoop {
         self.finish(last, context.workflow.pull.idle.0, context);
     }
 
+    /// Returns how long the current pull has taken.
+    fn duration(&self, context: &PullContext<'_>) -> Duration {
+        let started = self.started.unwrap_or_default();
+        started.until(context.effects.now().mono)
+    }
+
     /// Returns the warnings of the last good pull, up to the limit of a status.
     fn shown_warnings(&self) -> Vec<String> {
         let warnings = self.field_warnings.iter().take(MAX_WARNINGS);
@@ -341,14 +324,14 @@ impl PullLoop {
             .collect()
     }
 
-    fn on_failure(&mut self, error: &PullError, duration: Duration, context: &mut PullContext<'_>) {
+    fn on_failure(&mut self, error: &PullError, context: &mut PullContext<'_>) {
         let mut last = PullView {
             at: context.effects.now().wall,
             ok: false,
             issues: 0,
             skipped: 0,
             warnings: Vec::new(),
-            duration_ms: millis(duration),
+            duration_ms: millis(self.duration(context)),
             error: None,
             next_at: None,
         };

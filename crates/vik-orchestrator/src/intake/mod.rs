@@ -8,6 +8,7 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use tokio::task::JoinError;
 use vik_base::report;
 use vik_base::report::describe_exit;
 use vik_core::duration::Span;
@@ -64,6 +65,10 @@ pub enum PullError {
 }
 
 impl PullError {
+    pub(crate) fn bug(bug: &JoinError) -> Self {
+        Self::Bug(bug.to_string())
+    }
+
     /// Returns how long the command asked to wait before the next pull; zero if it did not.
     pub(crate) fn requested_wait(&self) -> Duration {
         match self {
@@ -196,5 +201,5 @@ pub async fn read(output: Vec<u8>, wanted: Option<Wanted>) -> Result<Pull, PullE
     // Fifty megabytes take a while to parse, and the loop must not wait for that.
     tokio::task::spawn_blocking(parse)
         .await
-        .unwrap_or_else(|bug| Err(PullError::Bug(bug.to_string())))
+        .unwrap_or_else(|bug| Err(PullError::bug(&bug)))
 }

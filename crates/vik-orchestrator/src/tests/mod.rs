@@ -5,7 +5,6 @@ mod scene;
 mod turns;
 mod world;
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use vik_api::{Action, StageState};
@@ -25,10 +24,6 @@ fn once(stage: &'static str) -> SceneBuilder {
         once: true,
         ..SceneBuilder::default()
     }
-}
-
-fn reads(scene: &Scene) -> usize {
-    scene.world().reads.load(Ordering::Relaxed)
 }
 
 fn exit(scene: &Scene) -> Exit {
@@ -211,13 +206,13 @@ fn unchanged_pull_is_read_only_if_the_scheduler_has_learned_something() {
     scene.pass(60 * SECOND);
     let pulls = scene.world().pulls;
     assert!(pulls > 10, "{pulls}");
-    assert_eq!(reads(&scene), 1);
+    assert_eq!(scene.world().reads, 1);
     while !scene.world().is_pulling {
         scene.pass(world::PULL / 5);
     }
     scene.act(Action::Command(Command::Pause(None))).unwrap();
     scene.pass(30 * SECOND);
-    assert_eq!(reads(&scene), 2);
+    assert_eq!(scene.world().reads, 2);
     assert!(scene.world().pulls > pulls + 10, "the pulls continue");
 }
 

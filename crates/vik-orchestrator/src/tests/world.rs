@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -46,7 +45,7 @@ pub enum Script {
 
 pub enum Event {
     Wake(oneshot::Sender<()>),
-    Pulled(oneshot::Sender<PullEnd>, PullRequest, String),
+    Pulled(oneshot::Sender<Result<PullOutput, PullError>>, String),
     Ends(AttemptId, Outcome),
 }
 
@@ -67,7 +66,7 @@ pub struct World {
     pub warnings: Vec<String>,
     pub most_running: usize,
     /// How often the output of a pull was read.
-    pub reads: Arc<AtomicUsize>,
+    pub reads: usize,
     pub pulls: usize,
     /// When each pull started.
     pub pulled: Vec<Duration>,
@@ -148,32 +147,14 @@ impl World {
     pub fn fire(&mut self, event: Event) {
         match event {
             Event::Wake(sender) => drop(sender.send(())),
-            Event::Pulled(sender, request, output) => {
+            Event::Pulled(sender, output) => {
                 self.is_pulling = false;
                 let mut hasher = DefaultHasher::new();
                 output.hash(&mut hasher);
-                let digest = PullDigest(hasher.finish());
-                let end = |wanted: &Wanted| PullEnd {
-                    duration: PULL,
-                    result: Ok(PullContent::Changed {
-                        pull: Pull::parse_wanted(output.as_bytes(), wanted).unwrap(),
-                        digest,
-                    }),
-                };
-                let (changed, reads) = (end(&request.wanted), Arc::clone(&self.reads));
-                let read = async move {
-                    reads.fetch_add(1, Ordering::Relaxed);
-                    changed
-                };
-                let end = if request.last == Some(digest) {
-                    PullEnd {
-                        duration: PULL,
-                        result: Ok(PullContent::Unchanged(Box::pin(read))),
-                    }
-                } else {
-                    read.now_or_never().unwrap()
-                };
-                let _ = sender.send(end);
+                let _ = sender.send(Ok(PullOutput {
+                    text: output.into_bytes(),
+                    digest: PullDigest(hasher.finish()),
+                }));
             }
             Event::Ends(id, outcome) => {
                 if let Some((issue, link)) = self.running.remove(&id) {
@@ -242,7 +223,7 @@ impl Effects for ScriptedEffects {
         Box::pin(async { drop(woken.await) })
     }
 
-    fn pull(&mut self, request: PullRequest) -> Task<PullEnd> {
+    fn pull(&mut self) -> Task<Result<PullOutput, PullError>> {
         let (sender, end) = oneshot::channel();
         let mut world = lock(&self.0);
         let issues = world.tracker.iter().map(|(id, (state, priority))| {
@@ -258,15 +239,17 @@ impl Effects for ScriptedEffects {
                 stderr: String::new(),
                 requested_wait: (!wait.is_zero()).then_some(wait),
             };
-            let end = PullEnd {
-                duration: PULL,
-                result: Err(error),
-            };
-            return Box::pin(async { end });
+            return Box::pin(async { Err(error) });
         }
         world.is_pulling = true;
-        world.schedule(PULL, Event::Pulled(sender, request, output));
+        world.schedule(PULL, Event::Pulled(sender, output));
         Box::pin(async { end.await.unwrap() })
+    }
+
+    fn read_pull(&mut self, output: PullOutput, wanted: Wanted) -> Task<Result<Pull, PullError>> {
+        lock(&self.0).reads += 1;
+        let pull = Pull::parse_wanted(&output.text, &wanted).unwrap();
+        Box::pin(async { Ok(pull) })
     }
 
     fn look_up(&mut self, _: &IssueId) -> Task<Result<LookupResult, String>> {
