@@ -71,12 +71,10 @@ impl Scheduler {
     }
 
     pub(super) fn set_wake(&mut self, now: Now) {
-        let backoffs = self.runs().filter_map(|(_, run)| match run.phase {
-            Phase::BackingOff { until, .. } => Some(until),
-            _ => None,
-        });
         let is_taken_over = |id: &IssueId| self.machines[id].taken_over().is_some();
-        let approvals = self.runs().filter_map(|(id, run)| match run.phase {
+        let runs = self.runs().filter_map(|(id, run)| match run.phase {
+            Phase::BackingOff { until, .. } => Some(until).filter(|then| *then > now.mono),
+            // What expired while no daemon ran still needs its default answer.
             Phase::Awaiting { until, .. } if !is_taken_over(id) => Some(until),
             Phase::Asking { until, .. } if !is_taken_over(id) => until,
             _ => None,
@@ -84,14 +82,12 @@ impl Scheduler {
         let grace = self.workflow.issue.terminal_grace.0;
         let graces = self.done_since.values().map(|since| since.plus(grace));
         let day = self.day_hold(now).map(|(_, turn)| now.mono_at(turn));
-        self.wake = backoffs
-            .chain(graces)
+        self.wake = graces
             .chain(self.lookups.deadlines())
             .chain(self.ended_turns.deadlines())
             .chain(day)
             .filter(|then| *then > now.mono)
-            // An approval that expired while no daemon ran still needs its default answer.
-            .chain(approvals)
+            .chain(runs)
             .min();
     }
 }
