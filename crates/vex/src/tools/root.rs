@@ -312,6 +312,7 @@ mod tests {
         symlink("../secret", root_dir.join("out")).unwrap();
         symlink("sub", root_dir.join("in")).unwrap();
         symlink("nowhere", root_dir.join("dangling")).unwrap();
+        symlink("loop", root_dir.join("loop")).unwrap();
         symlink("..", root_dir.join("up")).unwrap();
         let root = Root::open(&root_dir, false).unwrap();
         for path in ["sub/a", "in/a", "./sub/../sub/a", "up/root/sub/a"] {
@@ -333,7 +334,7 @@ mod tests {
             let error = root.place_to_create(Path::new(path)).unwrap_err();
             assert!(matches!(error, RootError::Outside { .. }), "{path}: {error}");
         }
-        for path in ["dangling", "missing/../x"] {
+        for path in ["dangling", "loop", "missing/../x"] {
             let error = root.place_to_create(Path::new(path)).unwrap_err();
             assert!(matches!(error, RootError::Io { .. }), "{path}: {error}");
         }

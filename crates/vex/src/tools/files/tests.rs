@@ -110,6 +110,7 @@ fn long_files_are_steered_to_edits() {
         "{shown}"
     );
     assert_eq!(bench.get("3000"), lines(3000));
+    bench.ok("write_file", json!({"path": "new", "content": lines(3000)}));
 }
 
 #[test]
@@ -187,6 +188,8 @@ fn read_file_pages_name_the_next_call() {
         again.starts_with("1\n2\n"),
         "the content comes again, whatever was read before: {again}"
     );
+    bench.ok("edit_file", json!({"path": "f", "old": "4", "new": "5"}));
+    assert_eq!(bench.get("f"), "1\n2\n3\n5");
 }
 
 #[test]
@@ -263,6 +266,9 @@ fn read_only_file_is_refused_and_unusual_name_is_not() {
         bench.ok("edit_file", json!({"path": name, "old": "x", "new": "y"}));
         assert_eq!(bench.ok("read_file", json!({"path": name})), "y\n");
     }
+    let found = bench.ok("glob_files", json!({"pattern": "**/*.txt"}));
+    assert_eq!(found, "ä ö/日本 .txt\n");
+    bench.fails("read_file", json!({"path": "no\0thing"}));
 }
 
 #[test]
