@@ -20,7 +20,6 @@ mod flags;
 mod launch;
 mod live;
 mod login;
-mod reader;
 mod request;
 mod reset;
 mod state;
@@ -47,6 +46,9 @@ pub use live::{AgentLive, Arriving, RateLimit};
 pub use login::LoginSign;
 pub use request::{AgentRequest, ApprovalRequest, InitialInput, Verdict};
 pub use reset::reset_time;
+
+use request::Outbox;
+use state::Session;
 
 /// Returns the driver of the agents with this runtime.
 pub fn driver(runtime: Runtime) -> &'static dyn Driver {
@@ -110,9 +112,20 @@ pub type Sink<'s> = dyn FnMut(Event<'_>) + 's;
 
 /// Maps the output of one agent in one session.
 pub trait Adapter: Send {
-    /// Maps one output line (without its newline). Malformed lines become [`Event::Malformed`],
-    /// unknown ones [`Event::Unknown`].
-    fn line(&mut self, line: &[u8], sink: &mut Sink<'_>);
+    /// Returns the state that every adapter has.
+    fn session(&self) -> &Session;
+
+    /// Maps one line, which is trimmed and not empty. Malformed lines become
+    /// [`Event::Malformed`], unknown ones [`Event::Unknown`].
+    fn read_line(&mut self, line: &str, sink: &mut Sink<'_>);
+
+    /// Maps one output line (without its newline).
+    fn line(&mut self, line: &[u8], sink: &mut Sink<'_>) {
+        let text = wire::line_text(line);
+        if !text.is_empty() {
+            self.read_line(&text, sink);
+        }
+    }
 
     /// Builds the conclusion after the last line.
     ///
@@ -120,17 +133,23 @@ pub trait Adapter: Send {
     fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion;
 
     /// Returns the number of open tool calls. During a call, silence does not count as a stall.
-    fn open_tools(&self) -> usize;
+    fn open_tools(&self) -> usize {
+        self.session().open_tools.len()
+    }
 
     /// Returns the usage and the cost of this attempt so far.
-    fn usage(&self) -> (Usage, Option<f64>);
+    fn usage(&self) -> (Usage, Option<f64>) {
+        (self.session().usage, self.session().cost_usd)
+    }
 
     /// Returns a short text for a status line about what the agent is doing.
-    fn activity(&self) -> Option<&str>;
+    fn activity(&self) -> Option<&str> {
+        self.session().activity()
+    }
 
     /// Returns what the agent is doing right now.
     fn live(&self) -> AgentLive {
-        AgentLive::default()
+        self.session().live
     }
 
     /// Returns whether a line is only a part of an answer that a later line has as a whole: without
@@ -139,10 +158,15 @@ pub trait Adapter: Send {
         false
     }
 
+    /// Returns the requests of an interactive session.
+    fn outbox(&mut self) -> Option<&mut Outbox> {
+        None
+    }
+
     /// Returns the requests of the agent since the last call. Called before the first line and
     /// after each one.
     fn take_requests(&mut self) -> Vec<AgentRequest> {
-        Vec::new()
+        self.outbox().map(Outbox::take).unwrap_or_default()
     }
 
     /// Returns the lines that answer an approval request. At least the last one starts with

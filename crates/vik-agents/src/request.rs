@@ -39,7 +39,7 @@ pub enum AgentRequest {
 
 /// The requests that an adapter has not handed over yet.
 #[derive(Debug, Default)]
-pub(crate) struct Outbox {
+pub struct Outbox {
     requests: Vec<AgentRequest>,
     is_closed: bool,
 }

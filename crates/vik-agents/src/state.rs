@@ -63,7 +63,7 @@ impl OpenTools {
 
 /// The state of one session.
 #[derive(Debug, Default)]
-pub(crate) struct Session {
+pub struct Session {
     /// The provider's id of the conversation.
     pub(crate) id: Option<String>,
     pub(crate) open_tools: OpenTools,

@@ -15,11 +15,10 @@ use super::control::{self, Control};
 use super::errors::{class_of_code, exit_code};
 use super::line::{Block, Content, Line, Message, StreamDelta, StreamLine};
 use super::requests::RequestUsages;
-use crate::reader::LineReader;
 use crate::request::{ApprovalRequest, InitialInput, Outbox, Verdict};
 use crate::state::Session;
 use crate::wire::{self, Kind, Text};
-use crate::{Conclusion, Exit, PreviousTotal, Sink, flags};
+use crate::{Adapter, Conclusion, Exit, PreviousTotal, Sink, flags};
 use result::FinalResult;
 
 /// The adapter of one session of Claude Code.
@@ -258,7 +257,7 @@ impl ClaudeCode {
     }
 }
 
-impl LineReader for ClaudeCode {
+impl Adapter for ClaudeCode {
     fn session(&self) -> &Session {
         &self.session
     }
@@ -270,7 +269,7 @@ impl LineReader for ClaudeCode {
         }
     }
 
-    fn conclusion(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
+    fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
         self.session.open_tools.clear();
         let Some(final_result) = self.final_result.take() else {
             return self
@@ -301,7 +300,7 @@ impl LineReader for ClaudeCode {
         conclusion
     }
 
-    fn is_partial_line(&self, line: &str) -> bool {
+    fn is_partial(&self, line: &str) -> bool {
         line.contains("stream_event")
             && wire::object::<Kind<'_>>(line).is_some_and(|kind| kind.kind.as_str() == "stream_event")
     }
@@ -310,11 +309,11 @@ impl LineReader for ClaudeCode {
         self.control.as_mut().map(Control::outbox)
     }
 
-    fn verdict_lines(&self, approval: &ApprovalRequest, verdict: Verdict<'_>) -> Vec<String> {
+    fn answer(&self, approval: &ApprovalRequest, verdict: Verdict<'_>) -> Vec<String> {
         vec![control::answer(approval, verdict)]
     }
 
-    fn lines_of(&self, message: &PersonMessage) -> Option<Vec<String>> {
+    fn message_lines(&self, message: &PersonMessage) -> Option<Vec<String>> {
         self.control.as_ref()?.message_lines(message)
     }
 }

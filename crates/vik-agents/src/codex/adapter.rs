@@ -9,10 +9,9 @@ use vik_core::workflow::AgentProfile;
 
 use super::line::{Item, Line, TurnError};
 use super::message;
-use crate::reader::LineReader;
 use crate::state::{Session, note};
 use crate::wire::{self, Kind, Text};
-use crate::{Conclusion, Exit, PreviousTotal, Sink, classify, flags};
+use crate::{Adapter, Conclusion, Exit, PreviousTotal, Sink, classify, flags};
 
 /// How the last turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -236,8 +235,8 @@ impl Codex {
     }
 }
 
-impl LineReader for Codex {
-    fn is_partial_line(&self, line: &str) -> bool {
+impl Adapter for Codex {
+    fn is_partial(&self, line: &str) -> bool {
         // The file that shows that this was the app-server exists only while it runs.
         message::is_partial_line(line)
     }
@@ -253,7 +252,7 @@ impl LineReader for Codex {
         }
     }
 
-    fn conclusion(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
+    fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
         self.session.open_tools.clear();
         if self.turn != Turn::Completed || !exit.is_zero() {
             let stderr = stderr_tail

@@ -33,14 +33,15 @@ use super::message::{
     UserNotification, Warning, is_partial,
 };
 use crate::launch::path_text;
-use crate::reader::LineReader;
 use crate::request::{
     AgentRequest, ApprovalRequest, InitialInput, Outbox, Verdict, interrupt_request_id, is_interrupt_request,
     json_string, message_id, message_of_request, message_request_id,
 };
 use crate::state::{Session, note};
 use crate::wire::{self, Text};
-use crate::{Arriving, Conclusion, Exit, LaunchError, PreviousTotal, RateLimit, Sink, UnansweredRequest};
+use crate::{
+    Adapter, Arriving, Conclusion, Exit, LaunchError, PreviousTotal, RateLimit, Sink, UnansweredRequest,
+};
 
 /// The ids of Vik's own requests. Codex counts its ids separately, from zero.
 const INITIALIZE: u64 = 1;
@@ -374,8 +375,41 @@ impl AppServer {
         self.outbox.push(AgentRequest::TurnEnded { succeeded });
         Some(())
     }
+}
 
-    /// Returns the lines that send a message of a person.
+impl Adapter for AppServer {
+    fn session(&self) -> &Session {
+        self.exec.session()
+    }
+
+    fn read_line(&mut self, line: &str, sink: &mut Sink<'_>) {
+        match wire::object::<Message<'_>>(line) {
+            Some(message) => self.message(line, &message, sink),
+            None => wire::emit_unparsed(line, sink),
+        }
+    }
+
+    fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
+        let mut conclusion = self.exec.conclude(exit, stderr_tail);
+        if conclusion.failure_class == Some(FailureClass::RateLimit) {
+            let resets_at = self.limits.and_then(|limits| limits.resets_at);
+            conclusion.resets_at = resets_at.and_then(|at| Timestamp::from_second(at).ok());
+        }
+        conclusion
+    }
+
+    fn is_partial(&self, line: &str) -> bool {
+        self.exec.is_partial(line)
+    }
+
+    fn outbox(&mut self) -> Option<&mut Outbox> {
+        Some(&mut self.outbox)
+    }
+
+    fn answer(&self, approval: &ApprovalRequest, verdict: Verdict<'_>) -> Vec<String> {
+        self.answer_approval(approval, verdict)
+    }
+
     fn message_lines(&self, message: &PersonMessage) -> Option<Vec<String>> {
         let thread = json_string(self.thread_id.as_deref()?);
         let interrupt = self.turn_id.as_ref().filter(|_| message.interrupt).map(|turn| {
@@ -397,46 +431,8 @@ impl AppServer {
         );
         Some(interrupt.into_iter().chain([line]).collect())
     }
-}
 
-impl LineReader for AppServer {
-    fn session(&self) -> &Session {
-        self.exec.session()
-    }
-
-    fn read_line(&mut self, line: &str, sink: &mut Sink<'_>) {
-        match wire::object::<Message<'_>>(line) {
-            Some(message) => self.message(line, &message, sink),
-            None => wire::emit_unparsed(line, sink),
-        }
-    }
-
-    fn conclusion(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
-        let mut conclusion = self.exec.conclusion(exit, stderr_tail);
-        if conclusion.failure_class == Some(FailureClass::RateLimit) {
-            let resets_at = self.limits.and_then(|limits| limits.resets_at);
-            conclusion.resets_at = resets_at.and_then(|at| Timestamp::from_second(at).ok());
-        }
-        conclusion
-    }
-
-    fn is_partial_line(&self, line: &str) -> bool {
-        self.exec.is_partial_line(line)
-    }
-
-    fn outbox(&mut self) -> Option<&mut Outbox> {
-        Some(&mut self.outbox)
-    }
-
-    fn verdict_lines(&self, approval: &ApprovalRequest, verdict: Verdict<'_>) -> Vec<String> {
-        self.answer_approval(approval, verdict)
-    }
-
-    fn lines_of(&self, message: &PersonMessage) -> Option<Vec<String>> {
-        self.message_lines(message)
-    }
-
-    fn pending_request(&self) -> Option<UnansweredRequest> {
+    fn unanswered_request(&self) -> Option<UnansweredRequest> {
         let started = self.unanswered.map(|(_, method)| UnansweredRequest {
             message: None,
             method,
@@ -444,7 +440,7 @@ impl LineReader for AppServer {
         started.or_else(|| self.unanswered_messages.first().copied())
     }
 
-    fn on_lines_sent(&mut self, id: MessageId, lines: &[String]) {
+    fn on_message_sent(&mut self, id: MessageId, lines: &[String]) {
         let ids = [
             ("turn/start", message_request_id(id)),
             ("turn/interrupt", interrupt_request_id(id)),

@@ -10,10 +10,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use vik_core::event::Event;
 
-use crate::reader::LineReader;
 use crate::state::Session;
 use crate::wire::{self, Text};
-use crate::{Conclusion, Exit, Sink, classify};
+use crate::{Adapter, Conclusion, Exit, Sink, classify};
 
 #[derive(Deserialize)]
 #[serde(bound = "'de: 'a")]
@@ -203,7 +202,7 @@ impl Copilot {
     }
 }
 
-impl LineReader for Copilot {
+impl Adapter for Copilot {
     fn session(&self) -> &Session {
         &self.session
     }
@@ -215,7 +214,7 @@ impl LineReader for Copilot {
         }
     }
 
-    fn conclusion(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
+    fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
         self.session.open_tools.clear();
         if self.exit_code == Some(0) && !self.aborted && exit.is_zero() {
             return self.session.succeeded();

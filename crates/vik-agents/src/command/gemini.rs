@@ -11,10 +11,9 @@ use serde_json::value::RawValue;
 use vik_core::event::Event;
 use vik_core::outcome::Usage;
 
-use crate::reader::LineReader;
 use crate::state::Session;
 use crate::wire::{self, Count, Text};
-use crate::{Conclusion, Exit, Sink, classify};
+use crate::{Adapter, Conclusion, Exit, Sink, classify};
 
 #[derive(Deserialize)]
 #[serde(bound = "'de: 'a")]
@@ -152,7 +151,7 @@ impl Gemini {
     }
 }
 
-impl LineReader for Gemini {
+impl Adapter for Gemini {
     fn session(&self) -> &Session {
         &self.session
     }
@@ -164,7 +163,7 @@ impl LineReader for Gemini {
         }
     }
 
-    fn conclusion(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
+    fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
         self.session.open_tools.clear();
         if self.ok == Some(true) {
             self.session.fault = None;

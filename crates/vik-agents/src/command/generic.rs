@@ -13,10 +13,9 @@ use serde_json::value::RawValue;
 use vik_core::event::Event;
 use vik_core::outcome::Usage;
 
-use crate::reader::LineReader;
 use crate::state::Session;
 use crate::wire;
-use crate::{Conclusion, Exit, Sink, classify};
+use crate::{Adapter, Conclusion, Exit, Sink, classify};
 
 use line::{Figures, Line, Topic, call_id, line_text, nested_text, reported_success, session_id, topic_of};
 
@@ -182,7 +181,7 @@ impl Generic {
     }
 }
 
-impl LineReader for Generic {
+impl Adapter for Generic {
     fn session(&self) -> &Session {
         &self.session
     }
@@ -194,7 +193,7 @@ impl LineReader for Generic {
         }
     }
 
-    fn conclusion(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
+    fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
         self.session.open_tools.clear();
         let ok = self.succeeded.unwrap_or(self.session.fault.is_none()) && exit.is_zero();
         let mut conclusion = if ok {

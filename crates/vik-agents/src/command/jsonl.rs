@@ -2,7 +2,6 @@
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use vik_core::outcome::Usage;
 use vik_core::workflow::AgentProfile;
 
 use super::copilot::Copilot;
@@ -11,9 +10,10 @@ use super::generic::Generic;
 use super::opencode::OpenCode;
 use crate::claude_code::ClaudeCode;
 use crate::codex::Codex;
+use crate::state::Session;
 use crate::vex::Vex;
 use crate::wire::{self, Text};
-use crate::{Adapter, Conclusion, Exit, Sink};
+use crate::{Adapter, AgentLive, Conclusion, Exit, Sink};
 
 /// The fields that distinguish the dialects.
 #[derive(Deserialize)]
@@ -90,29 +90,25 @@ impl Jsonl {
 }
 
 impl Adapter for Jsonl {
-    fn line(&mut self, line: &[u8], sink: &mut Sink<'_>) {
+    fn session(&self) -> &Session {
+        self.dialect.session()
+    }
+
+    fn read_line(&mut self, line: &str, sink: &mut Sink<'_>) {
         if !self.is_detected
-            && let Some(dialect) = self.detect_dialect(&wire::line_text(line))
+            && let Some(dialect) = self.detect_dialect(line)
         {
             self.dialect = dialect;
             self.is_detected = true;
         }
-        self.dialect.line(line, sink);
+        self.dialect.read_line(line, sink);
     }
 
     fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
         self.dialect.conclude(exit, stderr_tail)
     }
 
-    fn open_tools(&self) -> usize {
-        self.dialect.open_tools()
-    }
-
-    fn usage(&self) -> (Usage, Option<f64>) {
-        self.dialect.usage()
-    }
-
-    fn activity(&self) -> Option<&str> {
-        self.dialect.activity()
+    fn live(&self) -> AgentLive {
+        AgentLive::default()
     }
 }

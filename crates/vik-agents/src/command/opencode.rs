@@ -11,10 +11,9 @@ use serde_json::value::RawValue;
 use vik_core::event::Event;
 use vik_core::outcome::{FailureClass, Usage};
 
-use crate::reader::LineReader;
 use crate::state::{Fault, Session};
 use crate::wire::{self, Count, Text};
-use crate::{Conclusion, Exit, Sink, classify};
+use crate::{Adapter, Conclusion, Exit, Sink, classify};
 
 #[derive(Deserialize)]
 #[serde(bound = "'de: 'a")]
@@ -202,7 +201,7 @@ impl OpenCode {
     }
 }
 
-impl LineReader for OpenCode {
+impl Adapter for OpenCode {
     fn session(&self) -> &Session {
         &self.session
     }
@@ -214,7 +213,7 @@ impl LineReader for OpenCode {
         }
     }
 
-    fn conclusion(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
+    fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
         self.session.open_tools.clear();
         if self.finished && exit.is_zero() {
             return self.session.succeeded();

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use vik_core::event::Event;
-use vik_core::outcome::Usage;
 
 use crate::state::{Session, head};
 use crate::{Adapter, Conclusion, Exit, Sink};
@@ -22,12 +21,20 @@ pub(crate) struct Text {
 }
 
 impl Adapter for Text {
+    fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Keeps the spaces of the line, and skips it if it has nothing else.
     fn line(&mut self, line: &[u8], sink: &mut Sink<'_>) {
         let text = String::from_utf8_lossy(line);
         let text = text.strip_suffix('\r').unwrap_or(&text);
-        if text.trim().is_empty() {
-            return;
+        if !text.trim().is_empty() {
+            self.read_line(text, sink);
         }
+    }
+
+    fn read_line(&mut self, text: &str, sink: &mut Sink<'_>) {
         let mut kept = if self.last_lines.len() == MAX_KEPT_LINES {
             self.last_lines.pop_front()
         } else {
@@ -51,18 +58,6 @@ impl Adapter for Text {
         } else {
             self.session.failed(exit, stderr_tail, "the command failed")
         }
-    }
-
-    fn open_tools(&self) -> usize {
-        0
-    }
-
-    fn usage(&self) -> (Usage, Option<f64>) {
-        (self.session.usage, None)
-    }
-
-    fn activity(&self) -> Option<&str> {
-        self.session.activity()
     }
 }
 

@@ -9,11 +9,10 @@ use vik_core::message::Message;
 use vik_core::outcome::FailureClass;
 
 use super::approvals::{self, Approvals};
-use crate::reader::LineReader;
 use crate::request::{ApprovalRequest, Outbox, Verdict};
 use crate::state::{Session, note};
 use crate::wire::{self, Count, Kind, Text, TokenCounts};
-use crate::{Arriving, Conclusion, Exit, Sink, classify};
+use crate::{Adapter, Arriving, Conclusion, Exit, Sink, classify};
 
 /// Any line but `end`. Which fields are there depends on `kind`.
 #[derive(Deserialize)]
@@ -307,7 +306,7 @@ impl Vex {
     }
 }
 
-impl LineReader for Vex {
+impl Adapter for Vex {
     fn session(&self) -> &Session {
         &self.session
     }
@@ -327,7 +326,7 @@ impl LineReader for Vex {
         }
     }
 
-    fn conclusion(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
+    fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
         self.session.open_tools.clear();
         let code = match exit {
             Exit::Code(code) => Some(code),
@@ -360,7 +359,7 @@ impl LineReader for Vex {
         conclusion
     }
 
-    fn is_partial_line(&self, line: &str) -> bool {
+    fn is_partial(&self, line: &str) -> bool {
         // The order of the fields is vex's own.
         line.starts_with(r#"{"v":"#)
             && line.contains(r#","type":"delta","#)
@@ -371,11 +370,11 @@ impl LineReader for Vex {
         self.approvals.as_mut().map(Approvals::outbox)
     }
 
-    fn verdict_lines(&self, approval: &ApprovalRequest, verdict: Verdict<'_>) -> Vec<String> {
+    fn answer(&self, approval: &ApprovalRequest, verdict: Verdict<'_>) -> Vec<String> {
         vec![approvals::answer(approval, verdict)]
     }
 
-    fn lines_of(&self, message: &Message) -> Option<Vec<String>> {
+    fn message_lines(&self, message: &Message) -> Option<Vec<String>> {
         self.approvals.as_ref()?;
         Some(vec![approvals::message_line(message)])
     }
