@@ -186,6 +186,7 @@ impl Session {
     }
 
     /// Records and reports an error. One that is not fatal does not, or not yet, end the session.
+    /// Without a class that the agent reported, it is classified by its status and text.
     pub(crate) fn error(
         &mut self,
         message: Cow<'_, str>,
@@ -194,12 +195,40 @@ impl Session {
         http_status: Option<u16>,
         sink: &mut Sink<'_>,
     ) {
+        let failure_class = failure_class.or_else(|| classify::class_of_error(http_status, &message));
         self.record_fault(&message, failure_class, http_status);
         sink(Event::Error {
             message,
             fatal,
             failure_class,
             http_status,
+        });
+    }
+
+    /// Reports the end of a turn without a structured result.
+    pub(crate) fn report_completed(&self, ok: bool, reason: Option<Cow<'_, str>>, sink: &mut Sink<'_>) {
+        sink(Event::Completed {
+            ok,
+            message: self.last_message().map(Cow::Borrowed),
+            result: None,
+            reason,
+        });
+    }
+
+    /// Reports an error that ends the turn, and the end.
+    pub(crate) fn report_failed(
+        &mut self,
+        message: &str,
+        class: Option<FailureClass>,
+        reason: Option<Cow<'_, str>>,
+        sink: &mut Sink<'_>,
+    ) {
+        self.error(Cow::Borrowed(message), true, class, None, sink);
+        sink(Event::Completed {
+            ok: false,
+            message: Some(Cow::Borrowed(message)),
+            result: None,
+            reason,
         });
     }
 

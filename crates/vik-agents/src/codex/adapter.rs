@@ -11,7 +11,7 @@ use super::line::{Item, Line, TurnError};
 use super::message;
 use crate::state::{Session, note};
 use crate::wire::{self, Kind, Text};
-use crate::{Adapter, Conclusion, Exit, PreviousTotal, Sink, classify, flags};
+use crate::{Adapter, Conclusion, Exit, PreviousTotal, Sink, flags};
 
 /// How the last turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl Codex {
                     .or_else(|| wire::text(parsed.error))
                     .or(parsed.message.map(|text| text.0))
                     .unwrap_or(Cow::Borrowed("the turn failed"));
-                self.failed(&message, sink);
+                self.failed(&message, None, sink);
             }
             ("error", _) => {
                 let text = parsed
@@ -74,7 +74,7 @@ impl Codex {
                 let Some(text) = text else {
                     return wire::emit_unparsed(line, sink);
                 };
-                self.error(text, sink);
+                self.session.error(text, false, None, None, sink);
             }
             _ => wire::emit_unparsed(line, sink),
         }
@@ -118,55 +118,17 @@ impl Codex {
         self.turn = Turn::Completed;
         self.session.open_tools.clear();
         self.session.set_activity("done");
-        let message = self.session.last_message().map(Cow::Borrowed);
-        let reason = Some(Cow::Borrowed("turn.completed"));
-        sink(Event::Completed {
-            ok: true,
-            message,
-            result: None,
-            reason,
-        });
+        self.session
+            .report_completed(true, Some("turn.completed".into()), sink);
     }
 
-    pub(super) fn failed(&mut self, message: &str, sink: &mut Sink<'_>) {
-        self.failed_with_class(message, None, sink);
-    }
-
-    /// Like [`failed`](Self::failed), with a class that Codex reported.
-    pub(super) fn failed_with_class(
-        &mut self,
-        message: &str,
-        class: Option<FailureClass>,
-        sink: &mut Sink<'_>,
-    ) {
+    /// Handles the failed end of the turn, with the class if Codex reported one.
+    pub(super) fn failed(&mut self, message: &str, class: Option<FailureClass>, sink: &mut Sink<'_>) {
         self.turn = Turn::Failed;
         self.session.open_tools.clear();
         self.session.set_activity("failed");
-        let failure_class = class.or_else(|| classify::class_of_error(None, message));
-        let reported = Cow::Borrowed(message);
-        self.session.error(reported, true, failure_class, None, sink);
-        sink(Event::Completed {
-            ok: false,
-            message: Some(Cow::Borrowed(message)),
-            result: None,
-            reason: Some(Cow::Borrowed("turn.failed")),
-        });
-    }
-
-    /// Handles an error that does not, or not yet, end the turn.
-    fn error(&mut self, message: Cow<'_, str>, sink: &mut Sink<'_>) {
-        self.error_with_class(message, None, sink);
-    }
-
-    /// Like [`error`](Self::error), with a class that Codex reported.
-    pub(super) fn error_with_class(
-        &mut self,
-        message: Cow<'_, str>,
-        class: Option<FailureClass>,
-        sink: &mut Sink<'_>,
-    ) {
-        let failure_class = class.or_else(|| classify::class_of_error(None, &message));
-        self.session.error(message, false, failure_class, None, sink);
+        self.session
+            .report_failed(message, class, Some("turn.failed".into()), sink);
     }
 
     pub(super) fn item_started<'a>(&mut self, line: &'a str, item: &Item<'a>, sink: &mut Sink<'_>) {
@@ -228,7 +190,7 @@ impl Codex {
                 self.turn = Turn::Completed;
                 self.session.open_tools.clear();
             }
-            Some("turn.failed") => self.failed("the turn failed", sink),
+            Some("turn.failed") => self.failed("the turn failed", None, sink),
             _ => {}
         }
         wire::emit_unparsed(line, sink);

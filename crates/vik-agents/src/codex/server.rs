@@ -151,7 +151,7 @@ impl AppServer {
             let message = error.map_or(Cow::Borrowed("Codex rejected the session"), |error| {
                 error.message.0
             });
-            self.exec.failed(&message, sink);
+            self.exec.failed(&message, None, sink);
             return self.outbox.close();
         }
         match id {
@@ -338,8 +338,8 @@ impl AppServer {
         let notification: ErrorNotification<'_> = wire::read(params)?;
         let class = notification.error.class();
         self.failure_class = class.or(self.failure_class);
-        self.exec
-            .error_with_class(notification.error.message.0, class, sink);
+        let message = notification.error.message.0;
+        self.exec.session.error(message, false, class, None, sink);
         Some(())
     }
 
@@ -369,7 +369,7 @@ impl AppServer {
                 let class = turn.error.as_ref().and_then(|error| error.class());
                 self.failure_class = class.or(self.failure_class);
                 let message = turn.error.map_or_else(otherwise, |error| error.message.0);
-                self.exec.failed_with_class(&message, self.failure_class, sink);
+                self.exec.failed(&message, self.failure_class, sink);
             }
         }
         self.outbox.push(AgentRequest::TurnEnded { succeeded });

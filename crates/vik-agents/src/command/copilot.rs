@@ -12,7 +12,7 @@ use vik_core::event::Event;
 
 use crate::state::Session;
 use crate::wire::{self, Text};
-use crate::{Adapter, Conclusion, Exit, Sink, classify};
+use crate::{Adapter, Conclusion, Exit, Sink};
 
 #[derive(Deserialize)]
 #[serde(bound = "'de: 'a")]
@@ -104,14 +104,8 @@ impl Copilot {
             self.exit_code = parsed.exit_code;
             self.session.open_tools.clear();
             let ok = self.exit_code == Some(0) && !self.aborted;
-            let message = self.session.last_message().map(Cow::Borrowed);
-            sink(Event::Completed {
-                ok,
-                message,
-                result: None,
-                reason: self.aborted.then_some(Cow::Borrowed("abort")),
-            });
-            return;
+            let reason = self.aborted.then_some(Cow::Borrowed("abort"));
+            return self.session.report_completed(ok, reason, sink);
         }
         let Some(data) = wire::read::<Data<'a>>(parsed.data) else {
             return wire::emit_unparsed(line, sink);
@@ -168,7 +162,7 @@ impl Copilot {
                 // Copilot retries; `session.error` reports when it gives up.
                 let message = data.error_message.or(data.message);
                 let message = message.map_or(Cow::Borrowed("the model call failed"), |text| text.0);
-                self.error(message, data.status_code, false, sink);
+                self.session.error(message, false, None, data.status_code, sink);
             }
             "session.error" => {
                 let message = data
@@ -176,7 +170,7 @@ impl Copilot {
                     .map_or(Cow::Borrowed("the session failed"), |text| text.0);
                 // The line before has the provider's error; Copilot's text may hide it.
                 let earlier = self.session.fault.as_ref().and_then(|fault| fault.class);
-                self.error(message, data.status_code, true, sink);
+                self.session.error(message, true, None, data.status_code, sink);
                 if let Some(fault) = &mut self.session.fault {
                     fault.class = fault.class.or(earlier);
                 }
@@ -185,7 +179,7 @@ impl Copilot {
                 self.aborted = true;
                 self.session.open_tools.clear();
                 let reason = data.reason.map_or("interrupted", |_| "aborted");
-                self.error(Cow::Borrowed(reason), None, false, sink);
+                self.session.error(Cow::Borrowed(reason), false, None, None, sink);
             }
             "assistant.idle" => {
                 self.aborted |= data.aborted == Some(true);
@@ -193,12 +187,6 @@ impl Copilot {
             }
             _ => wire::emit_unparsed(line, sink),
         }
-    }
-
-    fn error(&mut self, message: Cow<'_, str>, http_status: Option<u16>, fatal: bool, sink: &mut Sink<'_>) {
-        let failure_class = classify::class_of_error(http_status, &message);
-        self.session
-            .error(message, fatal, failure_class, http_status, sink);
     }
 }
 

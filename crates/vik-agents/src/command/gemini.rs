@@ -104,8 +104,7 @@ impl Gemini {
                 let Some(message) = parsed.message.map(|text| text.0).or(detail) else {
                     return wire::emit_unparsed(line, sink);
                 };
-                let failure_class = classify::class_of_error(None, &message);
-                self.session.error(message, false, failure_class, None, sink);
+                self.session.error(message, false, None, None, sink);
             }
             ("result", _) => {
                 let ok = parsed
@@ -125,26 +124,11 @@ impl Gemini {
                 }
                 let reason = parsed.status.map(|status| status.0);
                 if ok {
-                    let message = self.session.last_message().map(Cow::Borrowed);
-                    sink(Event::Completed {
-                        ok,
-                        message,
-                        result: None,
-                        reason,
-                    });
-                    return;
+                    return self.session.report_completed(ok, reason, sink);
                 }
                 let detail = parsed.error.and_then(|error| wire::text(error.message));
                 let message = detail.unwrap_or(Cow::Borrowed("Gemini reported a failure without a reason"));
-                let failure_class = classify::class_of_error(None, &message);
-                let reported = Cow::Borrowed(&*message);
-                self.session.error(reported, true, failure_class, None, sink);
-                sink(Event::Completed {
-                    ok,
-                    message: Some(Cow::Borrowed(&*message)),
-                    result: None,
-                    reason,
-                });
+                self.session.report_failed(&message, None, reason, sink);
             }
             _ => wire::emit_unparsed(line, sink),
         }

@@ -15,7 +15,7 @@ use vik_core::outcome::Usage;
 
 use crate::state::Session;
 use crate::wire;
-use crate::{Adapter, Conclusion, Exit, Sink, classify};
+use crate::{Adapter, Conclusion, Exit, Sink};
 
 use line::{Figures, Line, Topic, call_id, line_text, nested_text, reported_success, session_id, topic_of};
 
@@ -136,9 +136,8 @@ impl Generic {
         let Some(message) = nested_text(line.error, 0).or_else(|| line_text(line)) else {
             return false;
         };
-        let failure_class = classify::class_of_error(None, &message);
         let fatal = wire::read::<bool>(line.fatal).unwrap_or(false);
-        self.session.error(message, fatal, failure_class, None, sink);
+        self.session.error(message, fatal, None, None, sink);
         true
     }
 
@@ -167,8 +166,7 @@ impl Generic {
             let error_text = nested_text(line.error, 0).or_else(|| message.clone());
             let error_text =
                 error_text.unwrap_or(Cow::Borrowed("the command reported a failure without a reason"));
-            self.session
-                .record_fault(&error_text, classify::class_of_error(None, &error_text), None);
+            self.session.record_fault(&error_text, None, None);
         }
         let result = line.result.filter(|raw| raw.get().starts_with(['{', '[']));
         self.result = result.map(ToOwned::to_owned);

@@ -13,7 +13,7 @@ use vik_core::outcome::{FailureClass, Usage};
 
 use crate::state::{Fault, Session};
 use crate::wire::{self, Count, Text};
-use crate::{Adapter, Conclusion, Exit, Sink, classify};
+use crate::{Adapter, Conclusion, Exit, Sink};
 
 #[derive(Deserialize)]
 #[serde(bound = "'de: 'a")]
@@ -140,14 +140,8 @@ impl OpenCode {
                 let reason = part.reason.as_ref().map_or("", Text::as_str);
                 self.finished = !matches!(reason, "" | "tool-calls" | "error" | "length" | "content-filter");
                 if self.finished {
-                    let message = self.session.last_message().map(Cow::Borrowed);
                     let reason = part.reason.map(|reason| reason.0);
-                    sink(Event::Completed {
-                        ok: true,
-                        message,
-                        result: None,
-                        reason,
-                    });
+                    self.session.report_completed(true, reason, sink);
                 }
             }
             ("error", _, Some(failure)) => {
@@ -162,7 +156,7 @@ impl OpenCode {
                     "ContextOverflowError" => Some(FailureClass::Context),
                     "ProviderAuthError" => Some(FailureClass::Auth),
                     "ProviderModelNotFoundError" => Some(FailureClass::Model),
-                    _ => classify::class_of_error(http_status, &message),
+                    _ => None,
                 };
                 self.finished = false;
                 self.session

@@ -153,11 +153,9 @@ impl Vex {
                     return wire::emit_unparsed(line, sink);
                 };
                 let reported = parsed.class.and_then(|class| class_by_name(class.as_str()));
-                let failure_class =
-                    reported.or_else(|| classify::class_of_error(parsed.http_status, message.as_str()));
                 let fatal = parsed.fatal.unwrap_or(false);
                 self.session
-                    .error(message.0, fatal, failure_class, parsed.http_status, sink);
+                    .error(message.0, fatal, reported, parsed.http_status, sink);
             }
             ("end", ..) => self.end(line, sink),
             ("ask", ..) if self.approvals.is_some() => {
