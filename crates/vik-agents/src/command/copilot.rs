@@ -91,8 +91,15 @@ pub(super) struct Copilot {
     aborted: bool,
 }
 
-impl Copilot {
-    fn parsed<'a>(&mut self, line: &'a str, parsed: &Line<'a>, sink: &mut Sink<'_>) {
+impl Adapter for Copilot {
+    fn session(&self) -> &Session {
+        &self.session
+    }
+
+    fn read_line(&mut self, line: &str, sink: &mut Sink<'_>) {
+        let Some(parsed) = wire::object::<Line<'_>>(line) else {
+            return wire::emit_unparsed(line, sink);
+        };
         let kind = parsed.kind.as_str();
         if SILENT.contains(&kind) {
             return;
@@ -107,7 +114,7 @@ impl Copilot {
             let reason = self.aborted.then_some(Cow::Borrowed("abort"));
             return self.session.report_completed(ok, reason, sink);
         }
-        let Some(data) = wire::read::<Data<'a>>(parsed.data) else {
+        let Some(data) = wire::read::<Data<'_>>(parsed.data) else {
             return wire::emit_unparsed(line, sink);
         };
         match kind {
@@ -186,19 +193,6 @@ impl Copilot {
                 self.session.set_activity("idle");
             }
             _ => wire::emit_unparsed(line, sink),
-        }
-    }
-}
-
-impl Adapter for Copilot {
-    fn session(&self) -> &Session {
-        &self.session
-    }
-
-    fn read_line(&mut self, line: &str, sink: &mut Sink<'_>) {
-        match wire::object::<Line<'_>>(line) {
-            Some(parsed) => self.parsed(line, &parsed, sink),
-            None => wire::emit_unparsed(line, sink),
         }
     }
 

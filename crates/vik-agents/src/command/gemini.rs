@@ -58,8 +58,15 @@ pub(super) struct Gemini {
     ok: Option<bool>,
 }
 
-impl Gemini {
-    fn parsed<'a>(&mut self, line: &'a str, parsed: Line<'a>, sink: &mut Sink<'_>) {
+impl Adapter for Gemini {
+    fn session(&self) -> &Session {
+        &self.session
+    }
+
+    fn read_line(&mut self, line: &str, sink: &mut Sink<'_>) {
+        let Some(parsed) = wire::object::<Line<'_>>(line) else {
+            return wire::emit_unparsed(line, sink);
+        };
         let kind = parsed.kind.as_str();
         if kind != "message" {
             self.partial_text.clear();
@@ -131,19 +138,6 @@ impl Gemini {
                 self.session.report_failed(&message, None, reason, sink);
             }
             _ => wire::emit_unparsed(line, sink),
-        }
-    }
-}
-
-impl Adapter for Gemini {
-    fn session(&self) -> &Session {
-        &self.session
-    }
-
-    fn read_line(&mut self, line: &str, sink: &mut Sink<'_>) {
-        match wire::object::<Line<'_>>(line) {
-            Some(parsed) => self.parsed(line, parsed, sink),
-            None => wire::emit_unparsed(line, sink),
         }
     }
 

@@ -28,44 +28,6 @@ pub(super) struct Generic {
 }
 
 impl Generic {
-    fn parsed<'a>(&mut self, raw: &'a str, line: &Line<'a>, sink: &mut Sink<'_>) {
-        let kind = wire::text(line.kind_type)
-            .or_else(|| wire::text(line.event))
-            .or_else(|| wire::text(line.kind));
-        let role = wire::text(line.role);
-        let topic = match &kind {
-            Some(kind) => topic_of(kind),
-            None if wire::present(line.error).is_some() => Some(Topic::Error),
-            None if line_text(line).is_some() => Some(Topic::Message),
-            None => None,
-        };
-        let known = match topic {
-            Some(Topic::Message) => {
-                !matches!(role.as_deref(), Some("user" | "system")) && self.message(line, sink)
-            }
-            Some(Topic::Reasoning) => match line_text(line) {
-                Some(text) => {
-                    sink(Event::Reasoning { text });
-                    true
-                }
-                None => false,
-            },
-            Some(Topic::ToolCall) => self.tool_call(line, sink),
-            Some(Topic::ToolResult) => self.tool_result(line, sink),
-            Some(Topic::Usage) => self.figures(line, Some(raw), sink),
-            Some(Topic::Error) => self.error(line, sink),
-            Some(Topic::Start) => self.start(line, sink),
-            Some(Topic::End) => {
-                self.end(kind.as_deref().unwrap_or(""), line, sink);
-                true
-            }
-            None => false,
-        };
-        if !known {
-            wire::emit_unparsed(raw, sink);
-        }
-    }
-
     fn message<'a>(&mut self, line: &Line<'a>, sink: &mut Sink<'_>) -> bool {
         let Some(text) = line_text(line) else { return false };
         self.session.message(text, true, sink);
@@ -184,10 +146,44 @@ impl Adapter for Generic {
         &self.session
     }
 
-    fn read_line(&mut self, line: &str, sink: &mut Sink<'_>) {
-        match wire::object::<Line<'_>>(line) {
-            Some(parsed) => self.parsed(line, &parsed, sink),
-            None => wire::emit_unparsed(line, sink),
+    fn read_line(&mut self, raw: &str, sink: &mut Sink<'_>) {
+        let Some(line) = &wire::object::<Line<'_>>(raw) else {
+            return wire::emit_unparsed(raw, sink);
+        };
+        let kind = wire::text(line.kind_type)
+            .or_else(|| wire::text(line.event))
+            .or_else(|| wire::text(line.kind));
+        let role = wire::text(line.role);
+        let topic = match &kind {
+            Some(kind) => topic_of(kind),
+            None if wire::present(line.error).is_some() => Some(Topic::Error),
+            None if line_text(line).is_some() => Some(Topic::Message),
+            None => None,
+        };
+        let known = match topic {
+            Some(Topic::Message) => {
+                !matches!(role.as_deref(), Some("user" | "system")) && self.message(line, sink)
+            }
+            Some(Topic::Reasoning) => match line_text(line) {
+                Some(text) => {
+                    sink(Event::Reasoning { text });
+                    true
+                }
+                None => false,
+            },
+            Some(Topic::ToolCall) => self.tool_call(line, sink),
+            Some(Topic::ToolResult) => self.tool_result(line, sink),
+            Some(Topic::Usage) => self.figures(line, Some(raw), sink),
+            Some(Topic::Error) => self.error(line, sink),
+            Some(Topic::Start) => self.start(line, sink),
+            Some(Topic::End) => {
+                self.end(kind.as_deref().unwrap_or(""), line, sink);
+                true
+            }
+            None => false,
+        };
+        if !known {
+            wire::emit_unparsed(raw, sink);
         }
     }
 

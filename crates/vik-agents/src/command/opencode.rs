@@ -98,7 +98,42 @@ pub(super) struct OpenCode {
 }
 
 impl OpenCode {
-    fn parsed<'a>(&mut self, line: &'a str, parsed: Line<'a>, sink: &mut Sink<'_>) {
+    /// Handles a tool call, which opencode reports when it is over.
+    fn tool<'a>(&mut self, line: &'a str, part: Part<'a>, sink: &mut Sink<'_>) {
+        let (Some(id), Some(tool), Some(state)) = (part.call_id, part.tool, part.state) else {
+            return wire::emit_unparsed(line, sink);
+        };
+        let status = state.status.as_ref().map_or("", Text::as_str);
+        self.session.set_tool_activity(tool.as_str(), state.input);
+        sink(Event::ToolCall {
+            call_id: id.0.clone(),
+            tool: tool.0,
+            input: wire::present(state.input).map(Into::into),
+        });
+        if let "pending" | "running" = status {
+            self.session.open_tools.open(id.as_str());
+            return;
+        }
+        self.session.open_tools.close(id.as_str());
+        let exit_code = wire::read::<Metadata>(state.metadata).and_then(|metadata| metadata.exit);
+        sink(Event::ToolResult {
+            call_id: id.0,
+            is_error: status == "error" || exit_code.is_some_and(|code| code != 0),
+            exit_code,
+            output: wire::output(state.output.or(state.error)),
+        });
+    }
+}
+
+impl Adapter for OpenCode {
+    fn session(&self) -> &Session {
+        &self.session
+    }
+
+    fn read_line(&mut self, line: &str, sink: &mut Sink<'_>) {
+        let Some(parsed) = wire::object::<Line<'_>>(line) else {
+            return wire::emit_unparsed(line, sink);
+        };
         if let Some(id) = parsed.session_id
             && self.session.set_id(id.as_str())
         {
@@ -165,45 +200,6 @@ impl OpenCode {
                 self.session.set_activity("failed");
             }
             _ => wire::emit_unparsed(line, sink),
-        }
-    }
-
-    /// Handles a tool call, which opencode reports when it is over.
-    fn tool<'a>(&mut self, line: &'a str, part: Part<'a>, sink: &mut Sink<'_>) {
-        let (Some(id), Some(tool), Some(state)) = (part.call_id, part.tool, part.state) else {
-            return wire::emit_unparsed(line, sink);
-        };
-        let status = state.status.as_ref().map_or("", Text::as_str);
-        self.session.set_tool_activity(tool.as_str(), state.input);
-        sink(Event::ToolCall {
-            call_id: id.0.clone(),
-            tool: tool.0,
-            input: wire::present(state.input).map(Into::into),
-        });
-        if let "pending" | "running" = status {
-            self.session.open_tools.open(id.as_str());
-            return;
-        }
-        self.session.open_tools.close(id.as_str());
-        let exit_code = wire::read::<Metadata>(state.metadata).and_then(|metadata| metadata.exit);
-        sink(Event::ToolResult {
-            call_id: id.0,
-            is_error: status == "error" || exit_code.is_some_and(|code| code != 0),
-            exit_code,
-            output: wire::output(state.output.or(state.error)),
-        });
-    }
-}
-
-impl Adapter for OpenCode {
-    fn session(&self) -> &Session {
-        &self.session
-    }
-
-    fn read_line(&mut self, line: &str, sink: &mut Sink<'_>) {
-        match wire::object::<Line<'_>>(line) {
-            Some(parsed) => self.parsed(line, parsed, sink),
-            None => wire::emit_unparsed(line, sink),
         }
     }
 
