@@ -4,10 +4,8 @@
 //! `#[serde(bound = "'de: 'a")]` on such a type stands for `#[serde(borrow)]` on each of its fields.
 
 use std::borrow::Cow;
-use std::fmt;
 
-use serde::Deserialize;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use vik_core::event::{Event, ToolOutput};
 use vik_core::outcome::Usage;
@@ -15,34 +13,12 @@ use vik_core::outcome::Usage;
 use crate::Sink;
 
 /// A JSON string, borrowed if it contains no escapes. (`Option<Cow<str>>` would always copy.)
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Text<'a>(pub(crate) Cow<'a, str>);
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct Text<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
 impl Text<'_> {
     pub(crate) fn as_str(&self) -> &str {
         &self.0
-    }
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct TextVisitor;
-        impl<'de> Visitor<'de> for TextVisitor {
-            type Value = Text<'de>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string")
-            }
-            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-                Ok(Text(Cow::Borrowed(text)))
-            }
-            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-                Ok(Text(Cow::Owned(text.to_owned())))
-            }
-            fn visit_string<E>(self, text: String) -> Result<Self::Value, E> {
-                Ok(Text(Cow::Owned(text)))
-            }
-        }
-        deserializer.deserialize_str(TextVisitor)
     }
 }
 
@@ -53,41 +29,11 @@ pub(crate) struct Count(pub(crate) u64);
 
 impl<'de> Deserialize<'de> for Count {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct CountVisitor;
-        impl<'de> Visitor<'de> for CountVisitor {
-            type Value = Count;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a count")
-            }
-            fn visit_u64<E>(self, n: u64) -> Result<Count, E> {
-                Ok(Count(n))
-            }
-            fn visit_i64<E>(self, n: i64) -> Result<Count, E> {
-                Ok(Count(u64::try_from(n).unwrap_or(0)))
-            }
-            fn visit_f64<E>(self, n: f64) -> Result<Count, E> {
-                // A float-to-integer cast saturates, and turns NaN into 0.
-                Ok(Count(n as u64))
-            }
-            fn visit_bool<E>(self, _: bool) -> Result<Count, E> {
-                Ok(Count(0))
-            }
-            fn visit_unit<E>(self) -> Result<Count, E> {
-                Ok(Count(0))
-            }
-            fn visit_str<E>(self, text: &str) -> Result<Count, E> {
-                Ok(Count(text.parse().unwrap_or(0)))
-            }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Count, A::Error> {
-                while seq.next_element::<IgnoredAny>()?.is_some() {}
-                Ok(Count(0))
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Count, A::Error> {
-                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-                Ok(Count(0))
-            }
-        }
-        deserializer.deserialize_any(CountVisitor)
+        let json = <&RawValue>::deserialize(deserializer)?.get();
+        let whole = json.trim_matches('"').parse().ok();
+        // A cast takes the nearest count.
+        let nearest = || json.parse::<f64>().map_or(0, |number| number as u64);
+        Ok(Self(whole.unwrap_or_else(nearest)))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use vik_core::outcome::Usage;
 
@@ -92,81 +92,34 @@ pub(super) struct Block<'a> {
     pub(super) is_error: Option<bool>,
 }
 
-/// `usage` of one request, or summed over the main conversation.
+/// `usage` of one request, or summed over the main conversation, or of one model in `modelUsage`.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct RequestUsage {
+    #[serde(alias = "inputTokens")]
     input_tokens: Count,
+    #[serde(alias = "cacheCreationInputTokens")]
     cache_creation_input_tokens: Count,
+    #[serde(alias = "cacheReadInputTokens")]
     cache_read_input_tokens: Count,
+    #[serde(alias = "outputTokens")]
     output_tokens: Count,
+    /// In tokens; only reported for a model.
+    #[serde(rename = "contextWindow")]
+    pub(super) context_window: Count,
 }
 
 impl From<RequestUsage> for Usage {
+    /// Anthropic's input tokens exclude the cached ones; Vik's include them.
     fn from(usage: RequestUsage) -> Self {
-        with_cache(
-            usage.input_tokens,
-            usage.cache_read_input_tokens,
-            usage.cache_creation_input_tokens,
-            usage.output_tokens,
-        )
-    }
-}
-
-/// Anthropic's input tokens exclude the cached ones; Vik's include them.
-fn with_cache(fresh: Count, read: Count, written: Count, output: Count) -> Usage {
-    Usage {
-        input_tokens: fresh.0.saturating_add(read.0).saturating_add(written.0),
-        cached_input_tokens: read.0,
-        cache_write_input_tokens: written.0,
-        output_tokens: output.0,
-    }
-}
-
-/// `modelUsage`, summed over the models; the sum is `None` if it names none.
-pub(super) struct ModelUsage {
-    pub(super) sum: Option<Usage>,
-    /// The context window of the model with the most input, in tokens.
-    pub(super) context_window: Option<u64>,
-}
-
-impl<'de> Deserialize<'de> for ModelUsage {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Default, Deserialize)]
-        #[serde(default, rename_all = "camelCase")]
-        struct OneModel {
-            input_tokens: Count,
-            output_tokens: Count,
-            cache_read_input_tokens: Count,
-            cache_creation_input_tokens: Count,
-            context_window: Count,
+        let read = usage.cache_read_input_tokens.0;
+        let written = usage.cache_creation_input_tokens.0;
+        Self {
+            input_tokens: usage.input_tokens.0.saturating_add(read).saturating_add(written),
+            cached_input_tokens: read,
+            cache_write_input_tokens: written,
+            output_tokens: usage.output_tokens.0,
         }
-        struct SumVisitor;
-        impl<'de> Visitor<'de> for SumVisitor {
-            type Value = ModelUsage;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("usage by model")
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ModelUsage, A::Error> {
-                let mut sum: Option<Usage> = None;
-                let mut main = (0, 0);
-                while let Some((_, one)) = map.next_entry::<Text<'de>, OneModel>()? {
-                    let usage = with_cache(
-                        one.input_tokens,
-                        one.cache_read_input_tokens,
-                        one.cache_creation_input_tokens,
-                        one.output_tokens,
-                    );
-                    main = main.max((usage.input_tokens, one.context_window.0));
-                    sum = Some(sum.unwrap_or_default().plus(usage));
-                }
-                Ok(ModelUsage {
-                    sum,
-                    context_window: Some(main.1).filter(|window| *window > 0),
-                })
-            }
-        }
-        deserializer.deserialize_map(SumVisitor)
     }
 }
 

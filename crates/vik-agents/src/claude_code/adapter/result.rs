@@ -1,6 +1,7 @@
 //! The `result` line.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
 use vik_core::event::Event;
@@ -9,7 +10,7 @@ use vik_core::outcome::{FailureClass, Usage};
 use super::ClaudeCode;
 use crate::claude_code::control::Control;
 use crate::claude_code::errors::failure_text;
-use crate::claude_code::line::{Denial, ModelUsage, RequestUsage, ResultLine};
+use crate::claude_code::line::{Denial, RequestUsage, ResultLine};
 use crate::state::note;
 use crate::wire;
 use crate::{Sink, classify};
@@ -126,10 +127,16 @@ impl ClaudeCode {
         // `modelUsage` covers the whole process so far, `usage` one message each. The result
         // replaces the sum over the requests, even if it is lower.
         let main = wire::read::<RequestUsage>(result.usage).map(Usage::from);
-        let models = wire::read::<ModelUsage>(result.model_usage);
-        let window = models.as_ref().and_then(|models| models.context_window);
-        self.session.live.context_window = window.or(self.session.live.context_window);
-        let models = models.and_then(|models| models.sum);
+        let models: BTreeMap<String, RequestUsage> = wire::read(result.model_usage).unwrap_or_default();
+        let models = models
+            .values()
+            .map(|model| (Usage::from(*model), model.context_window.0));
+        // The main model is the one with the most input.
+        let by_input = models.clone().map(|(usage, window)| (usage.input_tokens, window));
+        let window = by_input.max().map(|(_, window)| window);
+        let live = &mut self.session.live;
+        live.context_window = window.filter(|window| *window > 0).or(live.context_window);
+        let models = models.map(|(usage, _)| usage).reduce(Usage::plus);
         self.results = self.results.plus(main.unwrap_or_default());
         let before = models
             .filter(|total| {
