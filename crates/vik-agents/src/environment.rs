@@ -6,7 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Driver, LaunchContext};
+use crate::launch::path_text;
+use crate::{Driver, LaunchContext, LaunchError};
 
 /// The variables that every agent gets: search path, settings, locale, terminal, proxy,
 /// certificates.
@@ -37,18 +38,21 @@ pub const COMMON: &[&str] = &[
 /// The prefixes of variables that every agent gets.
 pub const COMMON_PREFIXES: &[&str] = &["LC_", "XDG_"];
 
-/// Builds the environment; `set` has the adapter's variables.
+/// Builds the environment, with the folder of a private home; `set` has the adapter's variables.
 pub(crate) fn environment(
     driver: &dyn Driver,
     cx: &LaunchContext<'_>,
     set: &[(&str, String)],
-) -> BTreeMap<String, String> {
+) -> Result<BTreeMap<String, String>, LaunchError> {
     let mut env: BTreeMap<String, String> = cx
         .environment
         .iter()
         .filter(|(name, _)| allowed(driver, name))
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect();
+    if let (Some(variable), Some(home)) = (driver.home_variable(), cx.private_home) {
+        env.insert(variable.to_owned(), path_text(home)?.to_owned());
+    }
     env.extend(
         set.iter()
             .map(|(name, value)| ((*name).to_owned(), value.clone())),
@@ -58,13 +62,8 @@ pub(crate) fn environment(
             env.insert(name.clone(), value.clone());
         }
     }
-    env.extend(
-        cx.profile
-            .env
-            .iter()
-            .map(|(name, value)| (name.clone(), value.clone())),
-    );
-    env
+    env.extend(cx.profile.env.clone());
+    Ok(env)
 }
 
 fn allowed(driver: &dyn Driver, name: &str) -> bool {
@@ -107,7 +106,8 @@ mod tests {
             driver(Runtime::Codex),
             &cx,
             &[("TERM", "set".into()), ("QUIET", "1".into())],
-        );
+        )
+        .unwrap();
         let pairs: Vec<_> = env
             .iter()
             .map(|(name, value)| format!("{name}={value}"))

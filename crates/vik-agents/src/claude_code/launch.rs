@@ -1,11 +1,10 @@
 //! The command line of Claude Code.
 
 use vik_core::money::MicroUsd;
-use vik_core::workflow::{AgentProfile, ArgValue, Permission, SandboxFiles};
+use vik_core::workflow::{AgentProfile, Permission, SandboxFiles};
 
-use super::HOME_VARIABLE;
 use crate::environment::environment;
-use crate::flags::{FlagRules, ReservedFlag, has_flag, own_flags};
+use crate::flags::{FlagRules, ReservedFlag, has_flag, own_flags, own_texts};
 use crate::launch::path_text;
 use crate::{Driver, Launch, LaunchContext, LaunchError};
 
@@ -72,11 +71,7 @@ const ACCEPT_EDITS: &str = "acceptEdits";
 
 /// Returns the permission mode that the profile's own flags select.
 fn own_permission_mode(profile: &AgentProfile) -> Option<&str> {
-    let mut flags = profile.args.iter().rev();
-    flags.find_map(|(name, value)| match value {
-        ArgValue::Text(mode) if name.trim_start_matches('-') == "permission-mode" => Some(mode.as_str()),
-        _ => None,
-    })
+    own_texts(profile, "permission-mode").next_back()
 }
 
 /// Returns the rule that allows changes in a folder, whose path is a pattern in it.
@@ -105,26 +100,17 @@ pub(super) fn has_input_format(profile: &AgentProfile) -> bool {
 
 /// Returns the `--max-budget-usd` of the profile's own flags.
 fn own_budget(profile: &AgentProfile) -> Option<MicroUsd> {
-    profile
-        .args
-        .iter()
-        .find(|(name, _)| name.trim_start_matches('-') == "max-budget-usd")
-        .and_then(|(_, value)| match value {
-            ArgValue::Text(text) => text.parse().ok().map(MicroUsd::from_usd),
-            _ => None,
-        })
+    let usd = own_texts(profile, "max-budget-usd").next()?.parse().ok()?;
+    Some(MicroUsd::from_usd(usd))
 }
 
 /// Returns the variables that an attempt and a person's session share.
-fn places(cx: &LaunchContext<'_>) -> Result<Vec<(&'static str, String)>, LaunchError> {
+fn places(cx: &LaunchContext<'_>) -> Vec<(&'static str, String)> {
     let mut set = vec![("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".to_owned())];
-    if let Some(home) = cx.private_home {
-        set.push((HOME_VARIABLE, path_text(home)?.to_owned()));
-    }
     if let Some(base_url) = &cx.profile.base_url {
         set.push(("ANTHROPIC_BASE_URL", base_url.clone()));
     }
-    Ok(set)
+    set
 }
 
 /// Builds the command line for a person at a terminal. The permissions are those of the person's
@@ -135,7 +121,7 @@ pub(super) fn terminal_session(driver: &dyn Driver, cx: &LaunchContext<'_>) -> R
     if let Some(id) = cx.resume_id(driver)? {
         argv.extend(["--resume".to_owned(), id.to_owned()]);
     }
-    let env = environment(driver, cx, &places(cx)?);
+    let env = environment(driver, cx, &places(cx))?;
     Ok(Launch { argv, env })
 }
 
@@ -159,7 +145,7 @@ pub(super) fn launch(driver: &dyn Driver, cx: &LaunchContext<'_>) -> Result<Laun
         // Otherwise Claude Code refuses to bypass permissions as root.
         set.push(("IS_SANDBOX", "1".to_owned()));
     }
-    set.extend(places(cx)?);
+    set.extend(places(cx));
 
     let mut argv = cx.program(driver);
     argv.push("-p".to_owned());
@@ -208,7 +194,7 @@ pub(super) fn launch(driver: &dyn Driver, cx: &LaunchContext<'_>) -> Result<Laun
         Some(id) => push(&["--resume", id]),
         None => push(&["--session-id", &cx.session_id.to_string()]),
     }
-    let mut env = environment(driver, cx, &set);
+    let mut env = environment(driver, cx, &set)?;
     if cx.input.asks() {
         // Has the same effect as `--bare`.
         env.remove("CLAUDE_CODE_SIMPLE");

@@ -5,9 +5,8 @@ use std::path::Path;
 
 use vik_core::workflow::{AgentProfile, ArgValue, Permission};
 
-use super::HOME_VARIABLE;
 use crate::environment::environment;
-use crate::flags::{FlagRules, OwnFlags, ReservedFlag, has_flag, own_flags};
+use crate::flags::{FlagRules, OwnFlags, ReservedFlag, has_flag, own_flags, own_texts};
 use crate::launch::path_text;
 use crate::{Driver, InputMode, Launch, LaunchContext, LaunchError};
 
@@ -56,11 +55,7 @@ pub(super) fn launch(driver: &dyn Driver, cx: &LaunchContext<'_>) -> Result<Laun
     let workdir = path_text(cx.workdir)?;
     let own = own_flags(profile, &RULES)?;
 
-    let mut set = Vec::new();
-    if let Some(home) = cx.private_home {
-        set.push((HOME_VARIABLE, path_text(home)?.to_owned()));
-    }
-    let env = environment(driver, cx, &set);
+    let env = environment(driver, cx, &[])?;
 
     let mut argv = cx.program(driver);
     let mut push = |args: &[&str]| argv.extend(args.iter().map(|arg| (*arg).to_owned()));
@@ -105,11 +100,7 @@ pub(super) fn launch(driver: &dyn Driver, cx: &LaunchContext<'_>) -> Result<Laun
 
 /// Builds the command line for a person at a terminal, who approves what the model requests.
 pub(super) fn terminal_session(driver: &dyn Driver, cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
-    let mut set = Vec::new();
-    if let Some(home) = cx.private_home {
-        set.push((HOME_VARIABLE, path_text(home)?.to_owned()));
-    }
-    let env = environment(driver, cx, &set);
+    let env = environment(driver, cx, &[])?;
     let mut argv = cx.program(driver);
     let mut push = |args: &[&str]| argv.extend(args.iter().map(|arg| (*arg).to_owned()));
     let thread = cx.resume_id(driver)?;
@@ -232,10 +223,8 @@ pub(super) fn can_write_questions(profile: &AgentProfile, input: InputMode) -> b
     if input.is_open() && profile.permission == Permission::ReadOnly {
         return false;
     }
-    let is_read_only = |value: &ArgValue| matches!(value, ArgValue::Text(text) if text == "read-only");
-    let is_sandbox = |name: &str| matches!(name.trim_start_matches('-'), "sandbox" | "s");
-    let mut flags = profile.args.iter();
-    !flags.any(|(name, value)| is_sandbox(name) && is_read_only(value))
+    let mut modes = own_texts(profile, "sandbox").chain(own_texts(profile, "s"));
+    !modes.any(|mode| mode == "read-only")
 }
 
 /// Returns whether the flags of a profile disable Codex's own sandbox.

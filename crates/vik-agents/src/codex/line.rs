@@ -48,7 +48,7 @@ pub(super) struct Item<'a> {
     pub(super) error: Option<&'a RawValue>,
 }
 
-/// `turn.failed.error`, if it is an object.
+/// `turn.failed.error`, if it is an object, and the `error` of a response of the server.
 #[derive(Deserialize)]
 #[serde(bound = "'de: 'a")]
 pub(super) struct TurnError<'a> {

@@ -22,13 +22,6 @@ pub(super) struct Message<'a> {
     pub(super) error: Option<&'a RawValue>,
 }
 
-/// The `error` of a response.
-#[derive(Deserialize)]
-#[serde(bound = "'de: 'a")]
-pub(super) struct ErrorText<'a> {
-    pub(super) message: Text<'a>,
-}
-
 /// The result of `thread/start` and `thread/resume`.
 #[derive(Deserialize)]
 #[serde(bound = "'de: 'a")]

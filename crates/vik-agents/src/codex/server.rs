@@ -26,10 +26,10 @@ use vik_core::outcome::{FailureClass, Usage};
 use vik_core::workflow::{AgentProfile, Permission};
 
 use super::adapter::Codex;
-use super::line::Item;
+use super::line::{Item, TurnError};
 use super::message::{
-    Delta, ErrorNotification, ErrorText, FileChange, ItemNotification, Limits, Message,
-    RateLimitsNotification, Resolved, ThreadRef, ThreadResult, TurnNotification, UsageNotification,
+    Delta, ErrorNotification, FileChange, ItemNotification, Limits, Message, RateLimitsNotification,
+    Resolved, ThreadRef, ThreadResult, TurnNotification, UsageNotification,
     UserNotification, Warning, is_partial,
 };
 use crate::launch::path_text;
@@ -147,7 +147,7 @@ impl AppServer {
         };
         self.unanswered = self.unanswered.filter(|(pending, _)| *pending != id);
         if message.error.is_some() {
-            let error: Option<ErrorText<'_>> = wire::read(message.error);
+            let error: Option<TurnError<'_>> = wire::read(message.error);
             let message = error.map_or(Cow::Borrowed("Codex rejected the session"), |error| {
                 error.message.0
             });
@@ -198,7 +198,7 @@ impl AppServer {
         });
         match (message_of_request(&id), wire::present(error)) {
             (Some(id), Some(error)) => {
-                let error: Option<ErrorText<'_>> = wire::read(Some(error));
+                let error: Option<TurnError<'_>> = wire::read(Some(error));
                 let why = error.map_or_else(String::new, |error| error.message.0.into_owned());
                 self.outbox.push(AgentRequest::MessageRejected { id, why });
             }

@@ -54,7 +54,7 @@ impl Driver for CommandDriver {
         argv.extend(own_flags(cx.profile, &RULES)?.argv);
         Ok(Launch {
             argv,
-            env: environment(self, cx, &[]),
+            env: environment(self, cx, &[])?,
         })
     }
 

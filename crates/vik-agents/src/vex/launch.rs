@@ -1,11 +1,11 @@
 //! The command line of vex.
 
 use vik_core::money::MicroUsd;
-use vik_core::workflow::{AgentProfile, ArgValue, Permission};
+use vik_core::workflow::{AgentProfile, Permission};
 
-use super::{HOME_VARIABLE, READ_ONLY};
+use super::READ_ONLY;
 use crate::environment::environment;
-use crate::flags::{FlagRules, ReservedFlag, own_flags};
+use crate::flags::{FlagRules, ReservedFlag, own_flags, own_texts};
 use crate::launch::path_text;
 use crate::{Driver, InputMode, Launch, LaunchContext, LaunchError};
 
@@ -65,11 +65,7 @@ const SCOPE_ENV: &str = "VIK_SCOPE";
 
 /// Returns the permission of vex: the profile's own flag, or the profile's permission.
 pub(super) fn permission(profile: &AgentProfile) -> &str {
-    let mut flags = profile.args.iter().rev();
-    let own = flags.find_map(|(name, value)| match value {
-        ArgValue::Text(text) if name.trim_start_matches('-') == "permission" => Some(text.as_str()),
-        _ => None,
-    });
+    let own = own_texts(profile, "permission").next_back();
     own.unwrap_or(match profile.permission {
         Permission::ReadOnly => READ_ONLY,
         Permission::WorkspaceWrite => "workspace-write",
@@ -79,14 +75,7 @@ pub(super) fn permission(profile: &AgentProfile) -> &str {
 
 /// Returns the number of one of the profile's own flags.
 fn own_number<T: std::str::FromStr>(profile: &AgentProfile, flag: &str) -> Option<T> {
-    let (_, value) = profile
-        .args
-        .iter()
-        .find(|(name, _)| name.trim_start_matches('-') == flag)?;
-    match value {
-        ArgValue::Text(text) => text.parse().ok(),
-        _ => None,
-    }
+    own_texts(profile, flag).next()?.parse().ok()
 }
 
 /// Returns whether vex can know the price of the model. A server at an address of the profile's own
@@ -102,9 +91,6 @@ pub(super) fn launch(driver: &dyn Driver, cx: &LaunchContext<'_>) -> Result<Laun
     let own = own_flags(profile, &RULES)?;
 
     let mut set = Vec::new();
-    if let Some(home) = cx.private_home {
-        set.push((HOME_VARIABLE, path_text(home)?.to_owned()));
-    }
     if let Some(scope) = cx.scope {
         // Lists of texts are always JSON.
         set.push((SCOPE_ENV, serde_json::to_string(scope).unwrap_or_default()));
@@ -164,6 +150,6 @@ pub(super) fn launch(driver: &dyn Driver, cx: &LaunchContext<'_>) -> Result<Laun
     }
     Ok(Launch {
         argv,
-        env: environment(driver, cx, &set),
+        env: environment(driver, cx, &set)?,
     })
 }
