@@ -120,7 +120,7 @@ fn decoded(mut value: Value) -> Result<Value, String> {
 }
 
 /// Returns the content of a fence around the whole text.
-fn unfenced(text: &str) -> &str {
+pub(crate) fn unfenced(text: &str) -> &str {
     let Some(tail) = text.strip_prefix("```") else {
         return text;
     };
@@ -156,10 +156,7 @@ pub(crate) fn explain(fault: JsonError, text: &str) -> String {
     match fault {
         JsonError::Cut => CUT.to_owned(),
         JsonError::Wrong { at, problem } => {
-            let mut from = at.min(text.len()).saturating_sub(20);
-            while !text.is_char_boundary(from) {
-                from -= 1;
-            }
+            let from = text.floor_char_boundary(at.min(text.len()).saturating_sub(20));
             let near: String = text[from..].chars().take(40).collect();
             format!("{problem}, near {near:?}")
         }

@@ -1,5 +1,7 @@
 //! Detects text that a model meant as a call, or invented as the result of one.
 
+use crate::arguments::unfenced;
+
 /// Content that is not meant for people, in an answer without calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leftover {
@@ -80,7 +82,7 @@ pub fn find_leftover<'a>(text: &str, tools: impl IntoIterator<Item = &'a str>) -
 /// assert_eq!(leftover_name(r#"{"name": "do it.\nNow", "arguments": {}}"#), None);
 /// ```
 pub fn leftover_name(text: &str) -> Option<&str> {
-    let (_, after) = unfenced(text).split_once("\"name\"")?;
+    let (_, after) = unfenced(text.trim()).split_once("\"name\"")?;
     let name = after
         .trim_start()
         .strip_prefix(':')?
@@ -91,21 +93,10 @@ pub fn leftover_name(text: &str) -> Option<&str> {
     (!name.is_empty() && name.len() <= 64 && name.chars().all(is_name)).then_some(name)
 }
 
-/// Returns the text, or the content of the one fence that it consists of.
-fn unfenced(text: &str) -> &str {
-    let text = text.trim();
-    match text.strip_prefix("```").and_then(|text| text.strip_suffix("```")) {
-        Some(inner) => inner
-            .trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_')
-            .trim(),
-        None => text,
-    }
-}
-
 /// Returns whether the text, or the one fence that it consists of, is JSON with a name and
 /// arguments, even if it is invalid.
 fn is_call(text: &str) -> bool {
-    let inner = unfenced(text);
+    let inner = unfenced(text.trim());
     let name = inner.find("\"name\"");
     let arguments = ["\"arguments\"", "\"parameters\""];
     let arguments = arguments.iter().find_map(|key| inner.find(key));

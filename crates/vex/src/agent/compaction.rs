@@ -125,7 +125,7 @@ fn first_lines(output: &str) -> String {
         .match_indices('\n')
         .nth(lines - 1)
         .map_or(output.len(), |(at, _)| at);
-    let kept = &output[..floor(output, end.min(bytes))];
+    let kept = &output[..output.floor_char_boundary(end.min(bytes))];
     let left_out = output[kept.len()..].trim_start_matches('\n');
     format!(
         "{kept}\n[… {} more lines, {} bytes, left out to save room: call the tool again if they are needed]",
@@ -137,32 +137,14 @@ fn first_lines(output: &str) -> String {
 fn both_ends(output: &str, cap: usize) -> String {
     // The note counts towards the limit.
     let half = cap.saturating_sub(60) / 2;
-    let head = floor(output, half);
-    let tail = ceil(output, output.len() - half);
+    let head = output.floor_char_boundary(half);
+    let tail = output.ceil_char_boundary(output.len() - half);
     format!(
         "{}\n[… {} bytes left out to save room …]\n{}",
         &output[..head],
         tail - head,
         &output[tail..]
     )
-}
-
-/// Returns the last character boundary at or before `at`.
-pub(crate) fn floor(text: &str, at: usize) -> usize {
-    let mut at = at.min(text.len());
-    while !text.is_char_boundary(at) {
-        at -= 1;
-    }
-    at
-}
-
-/// Returns the first character boundary at or after `at`.
-pub(crate) fn ceil(text: &str, at: usize) -> usize {
-    let mut at = at.min(text.len());
-    while !text.is_char_boundary(at) {
-        at += 1;
-    }
-    at
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow;
 
-use super::compaction::floor;
 use super::output::OutputSchema;
 use super::verify::Verify;
 use super::{Agent, Ending};
@@ -150,7 +149,7 @@ impl Agent<'_> {
     fn task(&self) -> &str {
         let prompts = self.run.session.history().prompts();
         let task = prompts.last().map_or("", String::as_str);
-        &task[..floor(task, MAX_TASK)]
+        &task[..task.floor_char_boundary(MAX_TASK)]
     }
 
     /// Asks whether anything is left, and shows the task and the changed files.

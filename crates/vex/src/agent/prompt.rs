@@ -8,7 +8,6 @@ use std::path::Path;
 use jiff::Zoned;
 use nix::fcntl::OFlag;
 
-use super::compaction::floor;
 use crate::redact::redact;
 use crate::tools::UpdatePlan;
 use crate::tools::{Permission, Tool, ToolDefinition};
@@ -56,7 +55,7 @@ pub fn system(cwd: &Path, instructions: &[&str], tools: &[ToolDefinition]) -> St
         if contents.is_empty() || left == 0 || seen.contains(&contents) {
             continue;
         }
-        let kept = &contents[..floor(&contents, left)];
+        let kept = &contents[..contents.floor_char_boundary(left)];
         left -= kept.len();
         let cut = if kept.len() < contents.len() {
             format!("\n[… cut off here: read {name} for the rest]")

@@ -4,7 +4,6 @@ use std::ops::ControlFlow;
 
 use tool_call_repair::{Leftover, find_leftover, leftover_name};
 
-use super::compaction::floor;
 use super::{Agent, Ending};
 use crate::conversation::{Message, ToolResult};
 use crate::events::ExitReason;
@@ -92,7 +91,7 @@ impl Agent<'_> {
                 let output = result.output.trim();
                 format!(
                     " The last call failed: {}.",
-                    &output[..floor(output, MAX_FAILURE)]
+                    &output[..output.floor_char_boundary(MAX_FAILURE)]
                 )
             }
             _ => String::new(),

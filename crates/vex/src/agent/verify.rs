@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use crate::agent::compaction::ceil;
 use crate::conversation::ToolResult;
 use crate::interrupt::Interrupt;
 use crate::tools::Toolbox;
@@ -55,7 +54,7 @@ impl Verify {
     /// Returns the message to the model about a failed check, with the next step `next`.
     pub(super) fn feedback(&self, result: &ToolResult, next: &str) -> String {
         let output = result.output.trim_end();
-        let start = ceil(output, output.len().saturating_sub(MAX_OUTPUT_TAIL_BYTES));
+        let start = output.ceil_char_boundary(output.len().saturating_sub(MAX_OUTPUT_TAIL_BYTES));
         format!(
             "It is not done: the check `{}` fails ({}). Its output ends with:\n\n{}\n\n\
              {next}",

@@ -45,11 +45,7 @@ impl ConfigError {
 
 /// Returns line and column, both from 1; a column counts characters.
 fn line_and_column(text: &str, at: usize) -> (usize, usize) {
-    let mut at = at.min(text.len());
-    while !text.is_char_boundary(at) {
-        at -= 1;
-    }
-    let before = &text[..at];
+    let before = &text[..text.floor_char_boundary(at)];
     let start = before.rfind('\n').map_or(0, |newline| newline + 1);
     (
         before.matches('\n').count() + 1,

@@ -213,11 +213,7 @@ fn quoted(texts: &[String]) -> String {
 /// Returns the end of a text, at most `max` bytes.
 fn tail(text: &str, max: usize) -> &str {
     let text = text.trim_end();
-    let mut start = text.len().saturating_sub(max);
-    while !text.is_char_boundary(start) {
-        start += 1;
-    }
-    &text[start..]
+    &text[text.ceil_char_boundary(text.len().saturating_sub(max))..]
 }
 
 #[cfg(test)]

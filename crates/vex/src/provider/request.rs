@@ -210,10 +210,7 @@ pub(crate) fn arguments(input: &Arguments) -> Cow<'_, Value> {
         Arguments::Json(value) if value.is_object() => Cow::Borrowed(value),
         Arguments::Json(value) => Cow::Owned(json!({ "invalid_arguments": value })),
         Arguments::Broken { raw, .. } => {
-            let mut end = raw.len().min(MAX_BROKEN_BYTES);
-            while !raw.is_char_boundary(end) {
-                end -= 1;
-            }
+            let end = raw.floor_char_boundary(MAX_BROKEN_BYTES);
             Cow::Owned(json!({ "invalid_arguments": raw[..end] }))
         }
     }

@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::floor;
 use crate::conversation::{Message, ToolCall, ToolResult};
 
 /// The maximum length of one item, in bytes.
@@ -80,7 +79,7 @@ impl Summary {
 
     /// Puts the model's own summary at the start.
     pub(crate) fn set_model_summary(&mut self, text: &str, max: usize) {
-        self.model_summary = Some(text[..floor(text, max / 2)].trim().to_owned());
+        self.model_summary = Some(text[..text.floor_char_boundary(max / 2)].trim().to_owned());
         self.bound(max);
     }
 
@@ -193,7 +192,7 @@ fn remember(list: &mut Vec<String>, item: String) {
 
 /// Returns the start of a text on one line.
 fn item(text: &str) -> String {
-    let short = &text[..floor(text, MAX_ITEM_BYTES)];
+    let short = &text[..text.floor_char_boundary(MAX_ITEM_BYTES)];
     let mut line = short.replace('\n', " ");
     if short.len() < text.len() {
         line.push('…');
@@ -203,7 +202,7 @@ fn item(text: &str) -> String {
 
 /// Returns the end of a text on one line: errors give their cause at the end.
 fn tail(text: &str) -> String {
-    let start = super::ceil(text, text.len().saturating_sub(MAX_ITEM_BYTES));
+    let start = text.ceil_char_boundary(text.len().saturating_sub(MAX_ITEM_BYTES));
     let line = text[start..].replace('\n', " ");
     if start > 0 { format!("…{line}") } else { line }
 }
