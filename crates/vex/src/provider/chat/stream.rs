@@ -3,18 +3,13 @@
 use std::collections::HashMap;
 
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::conversation::StopReason;
 use crate::provider::stream::{Decoder, InputDetails, Part, PartKind, StreamError, StreamEvent, parse};
 
 #[derive(Deserialize)]
-struct Chunk<'a> {
-    #[serde(borrow)]
-    id: Option<&'a RawValue>,
-    #[serde(borrow)]
-    model: Option<&'a RawValue>,
+struct Chunk {
     choices: Option<Vec<Choice>>,
     usage: Option<Counted>,
     error: Option<Value>,
@@ -103,7 +98,6 @@ struct Call {
 /// Reads answers of the chat protocol.
 #[derive(Default)]
 pub struct ChatDecoder {
-    started: bool,
     writing: Writing,
     next: Part,
     calls: Vec<Call>,
@@ -126,40 +120,20 @@ impl Decoder for ChatDecoder {
             self.done = true;
             return Ok(());
         }
-        let chunk: Chunk<'_> = parse(name, data)?;
+        let chunk: Chunk = parse(name, data)?;
         if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
             return Err(StreamError::reported(&error));
         }
         if name == "error" {
             return Err(StreamError::reported(&parse(name, data)?));
         }
-        let Some(choices) = chunk.choices else {
-            match chunk.usage {
-                Some(usage) => out.push(usage.event()),
-                None => out.push(StreamEvent::unknown(name, data)),
-            }
-            return Ok(());
-        };
-        if !self.started {
-            self.started = true;
-            out.push(StreamEvent::Started {
-                id: text(chunk.id),
-                model: text(chunk.model),
-            });
-        }
-        let mut silent = true;
-        for choice in choices {
+        for choice in chunk.choices.unwrap_or_default() {
             // Only one answer was requested.
             if choice.index.unwrap_or_default() == 0 {
-                silent = false;
                 self.choice(choice, out)?;
             }
         }
-        match chunk.usage {
-            Some(usage) => out.push(usage.event()),
-            None if silent => out.push(StreamEvent::Heartbeat),
-            None => {}
-        }
+        out.extend(chunk.usage.map(|usage| usage.event()));
         Ok(())
     }
 
@@ -393,9 +367,4 @@ fn gather(details: &mut Vec<Map<String, Value>>, piece: Map<String, Value>) {
             }
         }
     }
-}
-
-fn text(raw: Option<&RawValue>) -> String {
-    let text = raw.and_then(|raw| serde_json::from_str(raw.get()).ok());
-    text.unwrap_or_default()
 }

@@ -25,15 +25,11 @@ struct Wire<'a> {
 
 #[derive(Deserialize)]
 struct Started {
-    id: Option<String>,
-    model: Option<String>,
     usage: Option<Counted>,
 }
 
 #[derive(Deserialize)]
-struct Delta<'a> {
-    #[serde(rename = "type", borrow, default)]
-    kind: Cow<'a, str>,
+struct Delta {
     text: Option<String>,
     thinking: Option<String>,
     signature: Option<String>,
@@ -110,37 +106,25 @@ impl Decoder for MessagesDecoder {
             Err(error) => {
                 let value: Map<String, Value> = parse(name, data)?;
                 let kind = value.get("type").map_or(Some(name), Value::as_str);
-                let Some(kind) = kind.filter(|kind| !is_known(kind)) else {
-                    return Err(error);
+                return match kind {
+                    Some(kind) if !is_known(kind) => Ok(()),
+                    _ => Err(error),
                 };
-                out.push(StreamEvent::unknown(kind, data));
-                return Ok(());
             }
         };
         let kind = if wire.kind.is_empty() { name } else { &wire.kind };
         match kind {
-            "message_start" => {
-                let message = wire.message.unwrap_or(Started {
-                    id: None,
-                    model: None,
-                    usage: None,
-                });
-                out.push(StreamEvent::Started {
-                    id: message.id.unwrap_or_default(),
-                    model: message.model.unwrap_or_default(),
-                });
-                self.count(message.usage, out);
-            }
+            "message_start" => self.count(wire.message.and_then(|message| message.usage), out),
             "content_block_start" => self.start(wire.index, wire.content_block.unwrap_or_default(), out),
             "content_block_delta" => {
                 if let Some(delta) = wire.delta {
-                    self.delta(wire.index, delta.get(), data, out)?;
+                    self.delta(wire.index, delta.get(), out)?;
                 }
             }
             "content_block_stop" => self.close(wire.index, out),
             "message_delta" => {
                 let reason = match wire.delta {
-                    Some(delta) => parse::<Delta<'_>>(kind, delta.get())?.stop_reason,
+                    Some(delta) => parse::<Delta>(kind, delta.get())?.stop_reason,
                     None => None,
                 };
                 if let Some(reason) = reason {
@@ -154,18 +138,13 @@ impl Decoder for MessagesDecoder {
                 self.done = true;
                 out.push(StreamEvent::Stop(stop));
             }
-            "ping" => out.push(StreamEvent::Heartbeat),
             "error" => {
                 let value: Value = parse(kind, data)?;
                 return Err(StreamError::reported(&value));
             }
-            _ => out.push(StreamEvent::unknown(kind, data)),
+            _ => {}
         }
         Ok(())
-    }
-
-    fn finish(&mut self, _: &mut Vec<StreamEvent>) -> Result<(), StreamError> {
-        if self.done { Ok(()) } else { Err(StreamError::Cut) }
     }
 
     fn is_done(&self) -> bool {
@@ -231,14 +210,8 @@ impl MessagesDecoder {
         self.open.insert(part, open);
     }
 
-    fn delta(
-        &mut self,
-        part: Part,
-        delta: &str,
-        data: &str,
-        out: &mut Vec<StreamEvent>,
-    ) -> Result<(), StreamError> {
-        let known: Delta<'_> = parse("content_block_delta", delta)?;
+    fn delta(&mut self, part: Part, delta: &str, out: &mut Vec<StreamEvent>) -> Result<(), StreamError> {
+        let known: Delta = parse("content_block_delta", delta)?;
         if let Some(OpenBlock::Native { block, json }) = self.open.get_mut(&part) {
             if let Some(piece) = known.partial_json {
                 json.push_str(&piece);
@@ -272,7 +245,7 @@ impl MessagesDecoder {
                 }
                 StreamEvent::ToolDelta { part, json }
             }
-            Delta { kind, .. } => StreamEvent::unknown(&format!("content_block_delta/{kind}"), data),
+            _ => return Ok(()),
         };
         out.push(event);
         Ok(())

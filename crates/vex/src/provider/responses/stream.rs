@@ -44,8 +44,6 @@ struct ResponseEvent<'a> {
 
 #[derive(Deserialize)]
 struct Response<'a> {
-    id: Option<String>,
-    model: Option<String>,
     #[serde(borrow)]
     output: Option<&'a RawValue>,
     usage: Option<Counted>,
@@ -98,14 +96,6 @@ impl Decoder for ResponsesDecoder {
         let kind = parse::<Kind<'_>>(name, data)?.kind;
         let kind = if kind.is_empty() { name } else { &kind };
         match kind {
-            "response.created" => {
-                let response = parse::<ResponseEvent<'_>>(kind, data)?.response;
-                out.push(StreamEvent::Started {
-                    id: response.id.unwrap_or_default(),
-                    model: response.model.unwrap_or_default(),
-                });
-            }
-            "response.in_progress" | "response.queued" | "keepalive" => out.push(StreamEvent::Heartbeat),
             "response.output_item.added" => {
                 let ItemEvent { output_index, item } = parse(kind, data)?;
                 // The same index again is another item.
@@ -132,20 +122,9 @@ impl Decoder for ResponsesDecoder {
                 let piece: Piece = parse(kind, data)?;
                 self.piece(kind, piece, out);
             }
-            // Their content came in chunks, or comes with the item.
-            "response.content_part.added"
-            | "response.content_part.done"
-            | "response.reasoning_summary_part.added"
-            | "response.reasoning_summary_part.done"
-            | "response.reasoning_summary_text.done"
-            | "response.reasoning_text.done" => {}
-            _ => out.push(StreamEvent::unknown(kind, data)),
+            _ => {}
         }
         Ok(())
-    }
-
-    fn finish(&mut self, _: &mut Vec<StreamEvent>) -> Result<(), StreamError> {
-        if self.done { Ok(()) } else { Err(StreamError::Cut) }
     }
 
     fn is_done(&self) -> bool {

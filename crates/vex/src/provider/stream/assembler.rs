@@ -158,7 +158,6 @@ impl<'a> Assembler<'a> {
             }
             StreamEvent::Usage { usage, cost_usd } => self.usage = Some((usage, cost_usd)),
             StreamEvent::Stop(stop) => self.stop = stop,
-            StreamEvent::Started { .. } | StreamEvent::Heartbeat | StreamEvent::Unknown { .. } => {}
         }
     }
 

@@ -34,12 +34,6 @@ pub enum PartKind {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum StreamEvent {
-    Started {
-        /// The provider's id; empty if there is none.
-        id: String,
-        /// The model that really answers; empty if unknown.
-        model: String,
-    },
     TextDelta {
         part: Part,
         text: String,
@@ -98,21 +92,6 @@ pub enum StreamEvent {
         cost_usd: Option<f64>,
     },
     Stop(StopReason),
-    Heartbeat,
-    /// An unknown event. It is passed on, and never breaks an answer.
-    Unknown {
-        name: String,
-        data: String,
-    },
-}
-
-impl StreamEvent {
-    pub fn unknown(name: &str, data: &str) -> Self {
-        Self::Unknown {
-            name: name.to_owned(),
-            data: data.to_owned(),
-        }
-    }
 }
 
 /// The tokens of the input, as the protocols chat and responses report them.
@@ -185,7 +164,8 @@ fn named(event: &str) -> String {
 
 /// Converts one answer's server-sent events to stream events. Pure: no clock, no input, no output.
 pub trait Decoder {
-    /// Decodes one event with its data.
+    /// Decodes one event with its data. One that is unknown, or a sign of life, has no content and
+    /// never breaks an answer.
     ///
     /// # Errors
     /// When it is malformed, or reports an error. No further event may follow then.
@@ -195,7 +175,9 @@ pub trait Decoder {
     ///
     /// # Errors
     /// When the answer is incomplete.
-    fn finish(&mut self, out: &mut Vec<StreamEvent>) -> Result<(), StreamError>;
+    fn finish(&mut self, _: &mut Vec<StreamEvent>) -> Result<(), StreamError> {
+        if self.is_done() { Ok(()) } else { Err(StreamError::Cut) }
+    }
 
     /// Returns whether the last event of the protocol arrived: no more needs to be read.
     fn is_done(&self) -> bool;
