@@ -68,7 +68,7 @@ pub enum Progress<'a> {
 }
 
 /// Facts about a model.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelInfo {
     pub model: String,
     /// The maximum tokens of a request and its answer together, if known.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::protocol::ToolCalls;
 use crate::conversation::Usage;
@@ -34,23 +34,30 @@ pub struct ModelConfig {
 }
 
 /// Millionths of a USD for a million tokens: integers, so that sums are exact.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct Price {
+    #[serde(deserialize_with = "in_millionths")]
     input: u64,
+    #[serde(rename = "cached_input", deserialize_with = "in_millionths")]
     cached: u64,
+    #[serde(rename = "cache_write", deserialize_with = "in_millionths")]
     write: u64,
+    #[serde(deserialize_with = "in_millionths")]
     output: u64,
     long: Option<Surcharge>,
 }
 
 /// The surcharge for a long request, which applies to the whole of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Surcharge {
     /// The largest number of input tokens without it.
     from: u64,
     /// The factor for input and cache, in millionths.
+    #[serde(deserialize_with = "in_millionths")]
     input: u64,
     /// The factor for the output, in millionths.
+    #[serde(deserialize_with = "in_millionths")]
     output: u64,
 }
 
@@ -88,39 +95,11 @@ pub struct Facts {
 
 /// A row of the table.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Row {
     context_window: u64,
     max_output_tokens: u32,
-    input: f64,
-    cached_input: f64,
-    cache_write: f64,
-    output: f64,
-    long: Option<LongRequest>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct LongRequest {
-    from: u64,
-    input: f64,
-    output: f64,
-}
-
-impl Row {
-    fn price(&self) -> Price {
-        Price {
-            input: millionths(self.input),
-            cached: millionths(self.cached_input),
-            write: millionths(self.cache_write),
-            output: millionths(self.output),
-            long: self.long.as_ref().map(|long| Surcharge {
-                from: long.from,
-                input: millionths(long.input),
-                output: millionths(long.output),
-            }),
-        }
-    }
+    #[serde(flatten)]
+    price: Price,
 }
 
 const TABLE: &str = include_str!("prices.toml");
@@ -144,8 +123,12 @@ pub fn facts(model: &str, configured: &BTreeMap<String, ModelConfig>) -> Facts {
     Facts {
         context_window: config.context_window.or(row.map(|row| row.context_window)),
         max_output_tokens: config.max_output_tokens.or(row.map(|row| row.max_output_tokens)),
-        price: own_price.or(row.map(Row::price)),
+        price: own_price.or(row.map(|row| row.price)),
     }
+}
+
+fn in_millionths<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    f64::deserialize(deserializer).map(millionths)
 }
 
 fn millionths(usd: f64) -> u64 {
@@ -236,7 +219,7 @@ mod tests {
         assert_eq!(rows.len(), lines.count());
         for (name, row) in rows {
             assert_eq!(plain_name(&name), name);
-            let price = row.price();
+            let price = row.price;
             assert!(
                 price.cached <= price.input && price.input < price.output,
                 "{name}"

@@ -11,7 +11,6 @@ use std::time::Duration;
 use self::recording::{RecordedConversation, RecordedStep};
 use crate::conversation::{Arguments, Block, Message, StopReason, ToolCall, Turn};
 use crate::interrupt::Interrupt;
-use crate::provider::protocol::ToolCalls;
 use crate::provider::{ModelInfo, Progress, Provider, ProviderError, Request};
 
 pub use self::recording::{Expect, RecordedCall, RecordedTurn, Recording, RecordingError};
@@ -36,10 +35,9 @@ impl Replay {
             calls: Vec::new(),
             turn: 0,
             model: ModelInfo {
-                tool_calls: ToolCalls::default(),
                 model: model.to_owned(),
-                context_window: None,
                 priced: true,
+                ..ModelInfo::default()
             },
         }
     }

@@ -59,20 +59,6 @@ struct Function<'a> {
     arguments: String,
 }
 
-#[derive(Serialize)]
-struct ToolSpec<'a> {
-    #[serde(rename = "type")]
-    kind: &'static str,
-    function: FunctionSpec<'a>,
-}
-
-#[derive(Serialize)]
-struct FunctionSpec<'a> {
-    name: &'a str,
-    description: &'a str,
-    parameters: &'a Value,
-}
-
 /// Builds the body of a request.
 pub(crate) fn body<'a>(request: &Request<'_>, settings: &'a ModelSettings) -> Body<'a> {
     let mut body = Body::new("messages", &settings.extra);
@@ -160,13 +146,11 @@ fn set_fields(body: &mut Body<'_>, request: &Request<'_>, settings: &ModelSettin
         );
     }
     if !request.tools.is_empty() {
-        let tools = request.tools.iter().map(|tool| ToolSpec {
-            kind: "function",
-            function: FunctionSpec {
-                name: tool.name,
-                description: tool.description,
-                parameters: &tool.input_schema,
-            },
+        let tools = request.tools.iter().map(|tool| {
+            let parameters = &tool.input_schema;
+            let function =
+                json!({"name": tool.name, "description": tool.description, "parameters": parameters});
+            json!({"type": "function", "function": function})
         });
         body.set("tools", &tools.collect::<Vec<_>>());
         if let Some(parallel) = settings.parallel_tool_calls {

@@ -23,7 +23,7 @@ use self::pieces::Pieces;
 use self::retry::{Decision, Tries};
 use super::catalog::Endpoint;
 use super::prices::{self, Facts, ModelConfig};
-use super::protocol::{ModelSettings, ToolCalls};
+use super::protocol::ModelSettings;
 use super::stream::AnswerReader;
 use super::{ModelInfo, Progress, Provider, ProviderError, Request};
 use crate::conversation::Turn;
@@ -99,12 +99,7 @@ impl HttpProvider {
             deadlines: settings.deadlines,
             retry: settings.retry,
             facts: Facts::default(),
-            info: ModelInfo {
-                model: String::new(),
-                tool_calls: ToolCalls::default(),
-                context_window: None,
-                priced: false,
-            },
+            info: ModelInfo::default(),
             model: settings.model,
             has_sent_request: false,
         };
@@ -258,7 +253,9 @@ impl RequestRunner {
 
         let mut pieces = Pieces::of(response);
         let mut reader = AnswerReader::new(protocol, request, *length);
-        let mut meant = ContentProgress::default();
+        // When content was last received, as opposed to keep-alives, and how much was received.
+        let mut content_at = Instant::now();
+        let mut content_bytes = 0;
         let mut has_started = false;
         let mut wait = first_byte.saturating_sub(start.elapsed());
         while !reader.is_done() {
@@ -279,13 +276,13 @@ impl RequestRunner {
                 .push(&chunk, progress)
                 .map_err(|error| self.broken(error))?;
             has_started = true;
-            if meant.update(reader.received_bytes()) {
-                progress(Progress::Received {
-                    bytes: reader.received_bytes(),
-                });
+            if reader.received_bytes() != content_bytes {
+                content_at = Instant::now();
+                content_bytes = reader.received_bytes();
+                progress(Progress::Received { bytes: content_bytes });
             }
             wait = Duration::from_millis(self.deadlines.stall_ms);
-            if meant.silent_for() > Duration::from_millis(self.deadlines.silence_ms) {
+            if content_at.elapsed() > Duration::from_millis(self.deadlines.silence_ms) {
                 return Err(self.stalled(self.deadlines.silence_ms));
             }
         }
@@ -298,37 +295,6 @@ impl RequestRunner {
             .cost_usd
             .or_else(|| self.facts.price.map(|price| price.cost(turn.usage)));
         turn
-    }
-}
-
-/// When content of an answer was last received, as opposed to keep-alives.
-struct ContentProgress {
-    bytes: usize,
-    at: Instant,
-}
-
-impl Default for ContentProgress {
-    fn default() -> Self {
-        Self {
-            bytes: 0,
-            at: Instant::now(),
-        }
-    }
-}
-
-impl ContentProgress {
-    /// Returns whether there is more of the answer than before.
-    fn update(&mut self, bytes: usize) -> bool {
-        let is_more = bytes != self.bytes;
-        if is_more {
-            self.bytes = bytes;
-            self.at = Instant::now();
-        }
-        is_more
-    }
-
-    fn silent_for(&self) -> Duration {
-        self.at.elapsed()
     }
 }
 

@@ -51,22 +51,6 @@ enum Content<'a> {
     Native(&'a Value),
 }
 
-#[derive(Serialize)]
-struct ToolSpec<'a> {
-    name: &'a str,
-    description: &'a str,
-    input_schema: &'a Value,
-}
-
-#[derive(Serialize)]
-struct System<'a> {
-    #[serde(rename = "type")]
-    kind: &'static str,
-    text: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cache_control: Option<&'a Value>,
-}
-
 impl<'a> Content<'a> {
     fn text(text: &'a str) -> Self {
         Self::Text {
@@ -189,10 +173,9 @@ fn set_fields(body: &mut Body<'_>, request: &Request<'_>, settings: &ModelSettin
         body.set("output_config", &output);
     }
     if !request.tools.is_empty() {
-        let tools = request.tools.iter().map(|tool| ToolSpec {
-            name: tool.name,
-            description: tool.description,
-            input_schema: &tool.input_schema,
+        let tools = request.tools.iter().map(|tool| {
+            let schema = &tool.input_schema;
+            json!({"name": tool.name, "description": tool.description, "input_schema": schema})
         });
         body.set("tools", &tools.collect::<Vec<_>>());
         if settings.parallel_tool_calls == Some(false) {
@@ -204,11 +187,10 @@ fn set_fields(body: &mut Body<'_>, request: &Request<'_>, settings: &ModelSettin
     }
     if !request.system.trim().is_empty() {
         // Tools and system text stay in the cache even when the conversation is compacted.
-        let block = System {
-            kind: "text",
-            text: request.system,
-            cache_control: mark.as_ref(),
-        };
+        let mut block = json!({"type": "text", "text": request.system});
+        if let Some(mark) = mark {
+            block["cache_control"] = mark;
+        }
         body.set("system", &[block]);
     }
 }

@@ -55,16 +55,6 @@ impl<'a> Item<'a> {
     }
 }
 
-#[derive(Serialize)]
-struct ToolSpec<'a> {
-    #[serde(rename = "type")]
-    kind: &'static str,
-    name: &'a str,
-    description: &'a str,
-    parameters: &'a Value,
-    strict: bool,
-}
-
 /// Builds the body of a request.
 pub(crate) fn body<'a>(request: &Request<'_>, settings: &'a ModelSettings) -> Body<'a> {
     let mut body = Body::new("input", &settings.extra);
@@ -144,12 +134,14 @@ fn set_fields(body: &mut Body<'_>, request: &Request<'_>, settings: &ModelSettin
     }
     if !request.tools.is_empty() {
         // Without `strict: false` the provider rewrites schemas that have optional properties.
-        let tools = request.tools.iter().map(|tool| ToolSpec {
-            kind: "function",
-            name: tool.name,
-            description: tool.description,
-            parameters: &tool.input_schema,
-            strict: false,
+        let tools = request.tools.iter().map(|tool| {
+            json!({
+                "type": "function",
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": tool.input_schema,
+                "strict": false,
+            })
         });
         body.set("tools", &tools.collect::<Vec<_>>());
         if let Some(parallel) = settings.parallel_tool_calls {
