@@ -58,6 +58,12 @@ impl Arguments {
     }
 }
 
+impl From<Value> for Arguments {
+    fn from(json: Value) -> Self {
+        Self::Json(json)
+    }
+}
+
 impl From<Result<Value, BrokenArguments>> for Arguments {
     fn from(read: Result<Value, BrokenArguments>) -> Self {
         match read {
@@ -80,8 +86,20 @@ pub struct ToolCall {
     pub repaired: bool,
 }
 
+impl ToolCall {
+    /// Creates a call that needed no repair.
+    pub fn new(call_id: impl Into<String>, tool: impl Into<String>, input: impl Into<Arguments>) -> Self {
+        Self {
+            call_id: call_id.into(),
+            tool: tool.into(),
+            input: input.into(),
+            repaired: false,
+        }
+    }
+}
+
 /// The result of a tool call.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolResult {
     pub call_id: String,
     /// Whether it failed: refused, not found, or a command that did not exit with 0.
@@ -117,6 +135,13 @@ pub enum Block {
         protocol: String,
         item: Value,
     },
+}
+
+impl Block {
+    /// Creates a text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text { text: text.into() }
+    }
 }
 
 /// Why the model stopped.
@@ -191,4 +216,19 @@ pub enum Message {
     Assistant(Turn),
     /// The result of a tool. Each call has exactly one result.
     Tool(ToolResult),
+}
+
+impl Message {
+    /// Creates a message of the user.
+    pub fn user(text: impl Into<String>) -> Self {
+        Self::User { text: text.into() }
+    }
+
+    /// Creates an answer of the model with these parts.
+    pub fn answer(blocks: Vec<Block>) -> Self {
+        Self::Assistant(Turn {
+            blocks,
+            ..Turn::default()
+        })
+    }
 }

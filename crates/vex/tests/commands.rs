@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
+use vik_testkit::alive;
 
 struct Fixture {
     dir: tempfile::TempDir,
@@ -78,14 +79,10 @@ impl Fixture {
         output
     }
 
-    fn pid(&self, name: &str) -> String {
-        std::fs::read_to_string(self.path("work").join(name)).unwrap()
+    fn pid(&self, name: &str) -> i32 {
+        let text = std::fs::read_to_string(self.path("work").join(name)).unwrap();
+        text.trim().parse().unwrap()
     }
-}
-
-fn alive(pid: &str) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-    !stat.is_empty() && !stat.contains(") Z ")
 }
 
 /// Whether this system confines commands; prints a note if it does not.
@@ -235,7 +232,7 @@ fn processes_never_outlive_vex() {
         ],
         &[],
     );
-    assert!(!alive(&fixture.pid("hidden")));
+    assert!(!alive(fixture.pid("hidden")));
 }
 
 #[test]
@@ -263,7 +260,7 @@ fn signals_end_background_commands() {
         assert!(sent.elapsed() < Duration::from_secs(2), "{:?}", sent.elapsed());
         assert_eq!(output.status.code(), Some(130));
         for name in ["pid", "hidden"] {
-            assert!(!alive(&fixture.pid(name)), "{name}");
+            assert!(!alive(fixture.pid(name)), "{name}");
         }
     }
 }

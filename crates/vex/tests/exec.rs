@@ -6,77 +6,26 @@
     reason = "`json!` values are made for the call"
 )]
 
+mod common;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-struct Fixture {
-    dir: tempfile::TempDir,
-}
+use common::{Fixture, events};
 
-impl Fixture {
-    fn new(lines: &[Value]) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::create_dir(dir.path().join("work")).unwrap();
-        let mut text = "{\"kind\":\"recording\",\"version\":1}\n".to_owned();
-        if !lines.iter().any(|line| line["kind"] == "conversation") {
-            text += "{\"kind\":\"conversation\",\"name\":\"only\"}\n";
-        }
-        for line in lines {
-            text += &format!("{line}\n");
-        }
-        std::fs::write(dir.path().join("model.jsonl"), text).unwrap();
-        Self { dir }
-    }
-
-    fn work(&self) -> std::path::PathBuf {
-        self.dir.path().join("work")
-    }
-
-    fn vex(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_vex"));
-        command
-            .arg("exec")
-            .args(args)
-            .current_dir(self.work())
-            .env_remove("VEX_REPLAY_DIR")
-            .env("HOME", self.dir.path())
-            .env("GIT_CONFIG_NOSYSTEM", "1")
-            .stdin(Stdio::null());
-        command
-    }
-
-    /// Runs it on the recording, with the prompt "go".
-    fn run(&self, args: &[&str]) -> (Vec<Value>, Output) {
-        let mut all = vec!["--json", "--replay", "../model.jsonl"];
-        all.extend(args);
-        all.push("go");
-        let output = self.vex(&all).output().unwrap();
-        (events(&output.stdout), output)
-    }
-}
-
-fn events(bytes: &[u8]) -> Vec<Value> {
-    let events: Vec<Value> = bytes
-        .split(|&b| b == b'\n')
-        .filter(|line| !line.is_empty())
-        .map(|line| serde_json::from_slice(line).unwrap())
-        .collect();
+/// Runs a recording as the task `go`.
+fn run(fixture: &Fixture, args: &[&str]) -> (Vec<Value>, Output) {
+    let (events, output) = fixture.run(&[args, &["go"]].concat());
     for (index, event) in events.iter().enumerate() {
         assert_eq!(event["seq"], index as u64 + 1);
-        assert_eq!(event["v"], 1);
-        assert_eq!(
-            event["type"] == "end",
-            index + 1 == events.len(),
-            "the end, and nothing else, comes last"
-        );
     }
-    events
+    (events, output)
 }
 
 fn end(events: &[Value], output: &Output) -> Value {
@@ -113,10 +62,10 @@ fn exec_replays_a_recording_with_real_tools() {
         )]),
         text_turn("All done."),
     ]);
-    let (events, output) = fixture.run(&["-m", "m1"]);
+    let (events, output) = run(&fixture, &["-m", "m1"]);
     let end = end(&events, &output);
     assert_eq!(
-        std::fs::read_to_string(fixture.work().join("a.txt")).unwrap(),
+        std::fs::read_to_string(fixture.path("work/a.txt")).unwrap(),
         "two\n"
     );
     let kinds: Vec<_> = events.iter().map(|e| e["type"].as_str().unwrap()).collect();
@@ -142,7 +91,7 @@ fn deviating_result_ends_as_failed() {
         calls(&[call("run_command", json!({"command": "exit 1"}))]),
         text_turn("All tests pass."),
     ]);
-    let (events, output) = fixture.run(&[]);
+    let (events, output) = run(&fixture, &[]);
     let end = end(&events, &output);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(end["reason"], "failed");
@@ -160,11 +109,8 @@ fn prompt_chooses_the_conversation() {
         text_turn("This is what b has to say."),
     ]);
     let ask = |prompt: &str| {
-        let output = fixture
-            .vex(&["--json", "--replay", "../model.jsonl", prompt])
-            .output()
-            .unwrap();
-        let end = end(&events(&output.stdout), &output);
+        let (events, output) = fixture.run(&[prompt]);
+        let end = end(&events, &output);
         (
             output.status.code(),
             end["message"].as_str().unwrap().replace("../model.jsonl", "R"),
@@ -190,7 +136,7 @@ fn recording_is_found_by_model_name_with_prompt_on_stdin() {
         (vec!["--provider", "replay", "--base-url", ".."], None),
         (vec!["--provider", "replay"], Some("..")),
     ] {
-        let mut command = fixture.vex(&["-m", "model"]);
+        let mut command = fixture.vex(&["exec", "-m", "model"]);
         command
             .args(args)
             .arg("-")
@@ -224,14 +170,14 @@ fn read_only_denies_writes_and_commands() {
         call("run_command", json!({"command": "touch a"})),
     ] {
         let fixture = Fixture::new(&[calls(&[tool]), text_turn("I did it.")]);
-        let (events, output) = fixture.run(&["--permission", "read-only"]);
+        let (events, output) = run(&fixture, &["--permission", "read-only"]);
         let end = end(&events, &output);
         assert_eq!(
             (output.status.code(), end["reason"].as_str()),
             (Some(7), Some("denied"))
         );
         assert!(end["message"].as_str().unwrap().contains("read-only"), "{end}");
-        assert!(!fixture.work().join("a").exists());
+        assert!(!fixture.path("work/a").exists());
     }
 }
 
@@ -249,10 +195,10 @@ fn check_decides_whether_a_refused_last_call_matters() {
     let together = [calls(&[inside, outside()]), text_turn("Both are written.")];
     let code = |recording: &[Value], args: &[&str]| {
         let fixture = Fixture::new(recording);
-        let (events, output) = fixture.run(args);
+        let (events, output) = run(&fixture, args);
         let end = end(&events, &output);
-        assert!(fixture.work().join("a").exists());
-        assert!(!fixture.dir.path().join("out").exists());
+        assert!(fixture.path("work/a").exists());
+        assert!(!fixture.path("out").exists());
         let reason = end["reason"].as_str().unwrap().to_owned();
         (output.status.code().unwrap(), reason)
     };
@@ -274,16 +220,16 @@ fn paths_outside_are_denied_unless_everything_is_allowed() {
         text_turn("I did it."),
     ];
     let fixture = Fixture::new(&recording);
-    assert_eq!(fixture.run(&[]).1.status.code(), Some(7));
-    assert!(!fixture.dir.path().join("out").exists());
-    assert_eq!(fixture.run(&["--permission", "full"]).1.status.code(), Some(0));
-    assert!(fixture.dir.path().join("out").exists());
+    assert_eq!(run(&fixture, &[]).1.status.code(), Some(7));
+    assert!(!fixture.path("out").exists());
+    assert_eq!(run(&fixture, &["--permission", "full"]).1.status.code(), Some(0));
+    assert!(fixture.path("out").exists());
 }
 
 #[test]
 fn end_reasons_have_their_exit_codes() {
     let code = |lines: &[Value], args: &[&str]| {
-        let (events, output) = Fixture::new(lines).run(args);
+        let (events, output) = run(&Fixture::new(lines), args);
         let end = end(&events, &output);
         assert!(end["message"].is_string(), "{end}");
         let class = &events[events.len() - 2]["class"];
@@ -329,7 +275,7 @@ fn end_reasons_have_their_exit_codes() {
 fn usage_mistakes_are_explained() {
     let fixture = Fixture::new(&[]);
     let shown = |args: &[&str]| {
-        let output = fixture.vex(args).output().unwrap();
+        let output = fixture.vex(&["exec"]).args(args).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{args:?}");
         String::from_utf8(output.stderr).unwrap()
     };
@@ -353,8 +299,8 @@ fn wait_for(child: &mut BufReader<std::process::ChildStdout>, kind: &str) {
 }
 
 fn start(fixture: &Fixture, prompt: &str) -> (Child, BufReader<std::process::ChildStdout>) {
-    let mut command = fixture.vex(&["--json", "--replay", "../model.jsonl", prompt]);
-    let mut child = command
+    let mut child = fixture
+        .replay(&[prompt])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -374,18 +320,13 @@ fn await_file(path: &Path) -> String {
     }
 }
 
-fn alive(pid: &str) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-    !stat.is_empty() && !stat.contains(") Z ")
-}
-
 #[test]
 fn signals_end_the_command_and_the_run() {
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
         let command = "trap '' INT TERM; sleep 1000 & echo $! > pid; sleep 1000";
         let fixture = Fixture::new(&[calls(&[call("run_command", json!({"command": command}))])]);
         let (mut child, mut out) = start(&fixture, "go");
-        let pid = await_file(&fixture.work().join("pid"));
+        let pid = await_file(&fixture.path("work/pid"));
         let sent = Instant::now();
         kill(Pid::from_raw(child.id() as i32), signal).unwrap();
         let mut tail = Vec::new();
@@ -402,7 +343,7 @@ fn signals_end_the_command_and_the_run() {
             events.iter().any(|e| e["type"] == "tool_result"),
             "a call keeps its result"
         );
-        assert!(!alive(&pid));
+        assert!(!vik_testkit::alive(pid.trim().parse().unwrap()));
     }
 }
 
@@ -444,15 +385,19 @@ fn closed_stdout_ends_the_run() {
     let (mut child, mut out) = start(&fixture, "go");
     wait_for(&mut out, "tool_call");
     drop(out);
-    std::fs::write(fixture.work().join("go"), "").unwrap();
+    std::fs::write(fixture.path("work/go"), "").unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(1));
-    assert!(!fixture.work().join("more").exists());
+    assert!(!fixture.path("work/more").exists());
 }
 
 #[test]
 fn help_shows_usage_and_options() {
     let fixture = Fixture::new(&[]);
-    let output = fixture.vex(&["--help"]).env("COLUMNS", "100").output().unwrap();
+    let output = fixture
+        .vex(&["exec", "--help"])
+        .env("COLUMNS", "100")
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(0));
     insta::assert_snapshot!(String::from_utf8(output.stdout).unwrap());
 }

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic, too")]
 
+mod common;
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -10,6 +12,8 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 use vik_testkit::server::ModelServer;
+
+use common::Dice;
 
 const TASK: &str = "KEY: long\nTranslate every file of the catalogue, one after the other.";
 
@@ -150,19 +154,6 @@ fn three_hundred_turns_with_two_megabytes_of_output() {
     // It does not grow with the conversation.
     if let (Some(first), Some(last)) = (memory.get(1), memory.last()) {
         assert!(*last < first + 8 * 1024, "{memory:?}");
-    }
-}
-
-/// A deterministic random number generator.
-struct Dice(u64);
-
-impl Dice {
-    fn throw(&mut self, sides: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % sides
     }
 }
 

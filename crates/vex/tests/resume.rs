@@ -6,61 +6,27 @@
     reason = "`json!` values are made for the call"
 )]
 
+mod common;
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-struct Fixture {
-    dir: tempfile::TempDir,
+use common::{Dice, Fixture};
+
+/// A recording for prompts with the task.
+fn recording(turns: &[Value]) -> Fixture {
+    let conversation = json!({"kind": "conversation", "name": "only", "when": ["the task"]});
+    Fixture::new(&[&[conversation], turns].concat())
 }
 
-impl Fixture {
-    fn new(turns: &[Value]) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::create_dir(dir.path().join("work")).unwrap();
-        let mut text = "{\"kind\":\"recording\",\"version\":1}\n\
-                        {\"kind\":\"conversation\",\"name\":\"only\",\"when\":[\"the task\"]}\n"
-            .to_owned();
-        for turn in turns {
-            text += &format!("{turn}\n");
-        }
-        std::fs::write(dir.path().join("model.jsonl"), text).unwrap();
-        Self { dir }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    fn vex(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_vex"));
-        command
-            .args(["exec", "--json", "--replay", "../model.jsonl"])
-            .args(args)
-            .current_dir(self.path("work"))
-            .env_remove("VEX_REPLAY_DIR")
-            .env("HOME", self.dir.path())
-            .env("VEX_HOME", self.path("vex"))
-            .stdin(Stdio::null());
-        command
-    }
-
-    fn run(&self, args: &[&str]) -> (Vec<Value>, Output) {
-        let output = self.vex(args).output().unwrap();
-        let lines = String::from_utf8(output.stdout.clone()).unwrap();
-        let events = lines.lines().map(|line| serde_json::from_str(line).unwrap());
-        (events.collect(), output)
-    }
-
-    fn log(&self, id: &str) -> Vec<Value> {
-        let text = std::fs::read_to_string(self.path(&format!("vex/sessions/{id}.jsonl"))).unwrap();
-        text.lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect()
-    }
+fn log(fixture: &Fixture, id: &str) -> Vec<Value> {
+    let text = fixture.read(&format!("vex/sessions/{id}.jsonl"));
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }
 
 fn runs(command: &str) -> Value {
@@ -77,7 +43,7 @@ fn id(events: &[Value]) -> String {
 
 #[test]
 fn session_resumes_after_a_limit() {
-    let fixture = Fixture::new(&[
+    let fixture = recording(&[
         runs("echo 1 >>out"),
         runs("echo 2 >>out"),
         text_turn("Both lines are written."),
@@ -90,12 +56,8 @@ fn session_resumes_after_a_limit() {
     assert_eq!(output.status.code(), Some(0), "{events:?}");
     assert_eq!(events[0]["session_id"], id.as_str());
     assert_eq!(events[0]["resumed_from"], id.as_str());
-    assert_eq!(
-        std::fs::read_to_string(fixture.path("work/out")).unwrap(),
-        "1\n2\n"
-    );
-    let kinds: Vec<_> = fixture
-        .log(&id)
+    assert_eq!(fixture.read("work/out"), "1\n2\n");
+    let kinds: Vec<_> = log(&fixture, &id)
         .iter()
         .map(|line| line["kind"].as_str().unwrap().to_owned())
         .collect();
@@ -103,14 +65,14 @@ fn session_resumes_after_a_limit() {
         kinds.join(" "),
         "session prompt environment message message end resumed prompt environment message message message end"
     );
-    for (index, line) in fixture.log(&id).iter().enumerate() {
+    for (index, line) in log(&fixture, &id).iter().enumerate() {
         assert_eq!(line["seq"], index as u64 + 1);
     }
 }
 
 #[test]
 fn answer_received_before_a_kill_is_not_requested_again() {
-    let fixture = Fixture::new(&[runs("echo 1 >>out"), text_turn("The line is written.")]);
+    let fixture = recording(&[runs("echo 1 >>out"), text_turn("The line is written.")]);
     let (events, _) = fixture.run(&["the task"]);
     let id = id(&events);
     let path = fixture.path(&format!("vex/sessions/{id}.jsonl"));
@@ -123,30 +85,27 @@ fn answer_received_before_a_kill_is_not_requested_again() {
     let (events, output) = fixture.run(&["--resume", &id, "-o", "../answer"]);
     assert_eq!(output.status.code(), Some(0), "{events:#?}");
     assert!(events.iter().all(|event| event["type"] != "usage"), "{events:#?}");
-    let answer = std::fs::read_to_string(fixture.path("answer")).unwrap();
+    let answer = fixture.read("answer");
     assert_eq!(answer, "The line is written.\n");
 }
 
 #[test]
 fn fork_leaves_the_original_session_unchanged() {
-    let fixture = Fixture::new(&[
+    let fixture = recording(&[
         runs("echo 1 >>out"),
         runs("echo 2 >>out"),
         text_turn("Both lines are written."),
     ]);
     let (events, _) = fixture.run(&["the task"]);
     let first = id(&events);
-    let before = fixture.log(&first);
+    let before = log(&fixture, &first);
 
     let (events, output) = fixture.run(&["--fork", &format!("{first}@1"), "and once more"]);
     assert_eq!(output.status.code(), Some(0), "{events:?}");
     assert_ne!(id(&events), first);
     assert_eq!(events[0]["forked_from"], format!("{first}@1"));
-    assert_eq!(
-        std::fs::read_to_string(fixture.path("work/out")).unwrap(),
-        "1\n2\n2\n"
-    );
-    assert_eq!(fixture.log(&first), before);
+    assert_eq!(fixture.read("work/out"), "1\n2\n2\n");
+    assert_eq!(log(&fixture, &first), before);
 
     let (events, output) = fixture.run(&["--fork", &format!("{first}@7"), "x"]);
     assert_eq!(output.status.code(), Some(1));
@@ -160,7 +119,7 @@ fn fork_leaves_the_original_session_unchanged() {
 
 #[test]
 fn session_that_cannot_resume_gives_its_reason() {
-    let fixture = Fixture::new(&[text_turn("This is all that I say.")]);
+    let fixture = recording(&[text_turn("This is all that I say.")]);
     let unknown = "01a1ffcd-34e9-78d1-bc6d-b647a491f028";
     let (events, output) = fixture.run(&["--resume", unknown, "x"]);
     assert_eq!(output.status.code(), Some(1));
@@ -185,7 +144,7 @@ fn session_that_cannot_resume_gives_its_reason() {
 
 #[test]
 fn prune_lists_and_removes_old_sessions() {
-    let fixture = Fixture::new(&[text_turn("This is all that I say.")]);
+    let fixture = recording(&[text_turn("This is all that I say.")]);
     let (events, _) = fixture.run(&["the task"]);
     let path = fixture.path(&format!("vex/sessions/{}.jsonl", id(&events)));
     let prune = |args: &[&str]| {
@@ -215,7 +174,7 @@ fn prune_lists_and_removes_old_sessions() {
 
 #[test]
 fn flag_no_session_writes_no_log() {
-    let fixture = Fixture::new(&[text_turn("This is all that I say.")]);
+    let fixture = recording(&[text_turn("This is all that I say.")]);
     let (_, output) = fixture.run(&["--no-session", "the task"]);
     assert_eq!(output.status.code(), Some(0));
     assert!(!fixture.path("vex").exists());
@@ -223,7 +182,7 @@ fn flag_no_session_writes_no_log() {
 
 #[test]
 fn unwritable_home_is_a_warning() {
-    let fixture = Fixture::new(&[text_turn("This is all that I say.")]);
+    let fixture = recording(&[text_turn("This is all that I say.")]);
     std::fs::write(fixture.path("vex"), "a file").unwrap();
     let (events, output) = fixture.run(&["the task"]);
     assert_eq!(output.status.code(), Some(0), "{events:?}");
@@ -238,19 +197,6 @@ fn unwritable_home_is_a_warning() {
     );
 }
 
-/// A deterministic random number generator.
-struct Dice(u64);
-
-impl Dice {
-    fn throw(&mut self, sides: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % sides
-    }
-}
-
 /// Killed at random points again and again, it reaches its end, and no call with a result is made
 /// twice.
 #[test]
@@ -262,13 +208,13 @@ fn resume_after_random_kills_repeats_no_finished_call() {
         .map(|turn| runs(&format!("echo {turn} >>out")))
         .chain([text_turn(FINAL_ANSWER)])
         .collect();
-    let fixture = Fixture::new(&turns);
+    let fixture = recording(&turns);
     let mut session: Option<String> = None;
     let mut kills = 0;
     loop {
         let mut command = match &session {
-            None => fixture.vex(&["the task"]),
-            Some(id) => fixture.vex(&["--resume", id]),
+            None => fixture.replay(&["the task"]),
+            Some(id) => fixture.replay(&["--resume", id]),
         };
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut events = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -288,7 +234,7 @@ fn resume_after_random_kills_repeats_no_finished_call() {
             let answers = |line: &Value| line.to_string().contains(FINAL_ANSWER);
             session
                 .as_ref()
-                .is_some_and(|id| fixture.log(id).iter().any(answers))
+                .is_some_and(|id| log(&fixture, id).iter().any(answers))
         };
         if status.code() == Some(0) || (status.code().is_some() && was_done()) {
             break;
@@ -309,7 +255,7 @@ fn resume_after_random_kills_repeats_no_finished_call() {
 
     let mut finished: BTreeMap<String, bool> = BTreeMap::new();
     let mut commands: BTreeMap<String, String> = BTreeMap::new();
-    for line in fixture.log(&session.unwrap()) {
+    for line in log(&fixture, &session.unwrap()) {
         let message = &line["message"];
         for block in message["blocks"].as_array().into_iter().flatten() {
             if block["type"] == "tool_call" {
@@ -329,7 +275,7 @@ fn resume_after_random_kills_repeats_no_finished_call() {
     }
     assert_eq!(commands.len() as u64, TURNS);
     assert_eq!(finished.len() as u64, TURNS, "each call has its result");
-    let out = std::fs::read_to_string(fixture.path("work/out")).unwrap();
+    let out = fixture.read("work/out");
     for (call, command) in commands {
         let number = command.split(' ').nth(1).unwrap();
         let times = out.lines().filter(|line| *line == number).count();

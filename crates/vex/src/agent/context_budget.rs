@@ -96,9 +96,7 @@ impl Agent<'_> {
         let mut messages = run.session.history().messages().to_vec();
         match messages.last_mut() {
             Some(Message::User { text }) => text.push_str(&format!("\n\n{SUMMARY_PROMPT}")),
-            _ => messages.push(Message::User {
-                text: SUMMARY_PROMPT.to_owned(),
-            }),
+            _ => messages.push(Message::user(SUMMARY_PROMPT)),
         }
         let request = Request {
             system: &run.session.head().system,

@@ -260,9 +260,7 @@ impl Agent<'_> {
 
     /// Sends a message to the model.
     pub(super) fn send_to_model(&mut self, message: &str) -> ControlFlow<Ending> {
-        self.record(Message::User {
-            text: message.to_owned(),
-        })
+        self.record(Message::user(message))
     }
 }
 

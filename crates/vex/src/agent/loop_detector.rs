@@ -79,9 +79,8 @@ pub enum TurnAction {
 }
 
 /// Detects loops over the turns of a run.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct LoopDetector {
-    idle_limit: u32,
     /// Every call with its result, and every change, so far.
     known: HashSet<u64>,
     /// How often each call and error happened since the last progress.
@@ -101,23 +100,6 @@ pub struct LoopDetector {
 }
 
 impl LoopDetector {
-    /// Creates a detector for a run that may have this many turns without progress.
-    pub fn new(idle_turns: u32) -> Self {
-        Self {
-            idle_limit: idle_turns.max(1),
-            known: HashSet::new(),
-            counts: HashMap::new(),
-            turn: Vec::new(),
-            progress: false,
-            repeated: None,
-            turns: VecDeque::new(),
-            last_text: 0,
-            same_text_turns: 0,
-            idle: 0,
-            corrected: false,
-        }
-    }
-
     /// Records a call with its result.
     pub fn record_call(&mut self, call: &ToolCall, result: &ToolResult, effect: Effect) {
         let asked = hash_of(&(&call.tool, call.input.json().map(ToString::to_string)));
@@ -166,7 +148,7 @@ impl LoopDetector {
             Some((circle, tool)) => Some((circle, tool)),
             None if self.same_text_turns >= MAX_REPEATS => Some((LoopKind::SameText, String::new())),
             None if self.repeats_cycle() => Some((LoopKind::PingPong, String::new())),
-            None if self.idle >= self.idle_limit => Some((LoopKind::Idle, String::new())),
+            None if self.idle >= IDLE_TURNS => Some((LoopKind::Idle, String::new())),
             None => None,
         };
         match circle {

@@ -20,7 +20,7 @@ use std::ops::ControlFlow;
 
 use self::finish::RetryBudget;
 use self::limits::{Limits, Meter};
-use self::loop_detector::{IDLE_TURNS, LoopDetector};
+use self::loop_detector::LoopDetector;
 use self::output::OutputSchema;
 use self::token_estimator::TokenEstimator;
 use self::verify::Verify;
@@ -147,7 +147,7 @@ impl<'a> Agent<'a> {
             meter: Meter::new(run.settings.limits),
             estimator,
             retry_budget: RetryBudget::default(),
-            loop_detector: LoopDetector::new(IDLE_TURNS),
+            loop_detector: LoopDetector::default(),
             is_resumed: history.answers() > 0,
             called: history.answers() > 0,
             called_since_check: true,

@@ -6,13 +6,12 @@ mod messages;
 mod mistakes;
 
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
 use super::{Ending, Run, Settings, run};
 use crate::conversation::{Arguments, Block, Message, StopReason, ToolCall, Turn, Usage};
-use crate::events::Journal;
+use crate::events::testing::Sink;
 use crate::inbox::{Inbox, PersonMessage};
 use crate::interrupt::Interrupt;
 use crate::provider::protocol::ToolCalls;
@@ -57,21 +56,6 @@ impl<F: FnMut(usize, &[Message]) -> Result<Turn, ProviderError>> Provider for Fa
 /// Returns whether the model is asked for a summary of turns that will be dropped.
 fn is_for_summary(messages: &[Message]) -> bool {
     matches!(messages.last(), Some(Message::User { text }) if text.contains("sum up in at most"))
-}
-
-/// Collects the events of a run.
-#[derive(Clone, Default)]
-struct Events(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for Events {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
 }
 
 /// A workspace and everything that a run needs.
@@ -136,8 +120,7 @@ impl Scene {
         let prompt = (self.origin == Origin::New).then(|| self.task.clone());
         session.ask(prompt, String::new()).unwrap();
         let tools = Toolbox::new(root, self.permission);
-        let events = Events::default();
-        let journal = Journal::new(true, Box::new(events.clone()), Box::new(std::io::sink()));
+        let (events, journal) = Sink::journal();
         let mut provider = Fake {
             answer,
             seen: Vec::new(),
@@ -157,7 +140,7 @@ impl Scene {
             settings: &self.settings,
             inbox: &self.inbox,
         });
-        let text = String::from_utf8(events.0.lock().unwrap().clone()).unwrap();
+        let text = events.text();
         Played {
             ending,
             seen: provider.seen,
@@ -181,9 +164,7 @@ impl Scene {
 
 fn text_turn(text: &str) -> Turn {
     Turn {
-        blocks: vec![Block::Text {
-            text: text.to_owned(),
-        }],
+        blocks: vec![Block::text(text)],
         ..Turn::default()
     }
 }
@@ -193,12 +174,7 @@ fn calls(calls: &[(&str, Value)]) -> Turn {
     static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
     let blocks = calls.iter().map(|(tool, input)| {
         let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        Block::ToolCall(ToolCall {
-            call_id: format!("call_{number}"),
-            tool: (*tool).to_owned(),
-            input: Arguments::Json(input.clone()),
-            repaired: false,
-        })
+        Block::ToolCall(ToolCall::new(format!("call_{number}"), *tool, input.clone()))
     });
     Turn {
         blocks: blocks.collect(),

@@ -5,6 +5,8 @@
 mod deltas;
 mod exit;
 #[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
 mod tests;
 mod text;
 mod types;

@@ -1,28 +1,9 @@
 use serde_json::json;
 
+use super::testing::Sink;
 use super::*;
 use crate::json_schema::JsonSchema;
 use crate::plan::StepStatus;
-
-#[derive(Clone, Default)]
-struct Sink(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Sink {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Sink {
-    fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-    }
-}
 
 struct Full;
 
@@ -175,8 +156,7 @@ fn emit_every_event(journal: &Journal) {
 
 #[test]
 fn events_fit_the_schema_and_contain_no_secret() {
-    let sink = Sink::default();
-    let journal = Journal::new(true, Box::new(sink.clone()), Box::new(std::io::sink()));
+    let (sink, journal) = Sink::journal();
     emit_every_event(&journal);
     journal.end(ExitReason::Done, None);
     journal.end(ExitReason::Failed, Some("a second end counts for nothing"));
@@ -203,8 +183,7 @@ fn events_fit_the_schema_and_contain_no_secret() {
 
 #[test]
 fn streaming_answer_is_reported_as_bounded_activity() {
-    let sink = Sink::default();
-    let journal = Journal::new(true, Box::new(sink.clone()), Box::new(std::io::sink()));
+    let (sink, journal) = Sink::journal();
     let started = Instant::now();
     rewind(&journal);
     for bytes in 1..=10_000 {
@@ -225,8 +204,7 @@ fn streaming_answer_is_reported_as_bounded_activity() {
 
 #[test]
 fn deltas_are_merged_and_bounded_over_all_kinds() {
-    let sink = Sink::default();
-    let journal = Journal::new(true, Box::new(sink.clone()), Box::new(std::io::sink()));
+    let (sink, journal) = Sink::journal();
     let started = Instant::now();
     let mut whole = String::new();
     while started.elapsed() < 3 * deltas::INTERVAL {
@@ -258,8 +236,7 @@ fn deltas_are_merged_and_bounded_over_all_kinds() {
 
 #[test]
 fn delta_contains_no_part_of_a_secret() {
-    let sink = Sink::default();
-    let journal = Journal::new(true, Box::new(sink.clone()), Box::new(std::io::sink()));
+    let (sink, journal) = Sink::journal();
     let answer = format!("The key is {} and works.", secret());
     for piece in answer.as_bytes().chunks(3) {
         journal.inner().deltas.forget_last_time();
@@ -272,8 +249,7 @@ fn delta_contains_no_part_of_a_secret() {
 
 #[test]
 fn deltas_of_a_retried_answer_are_discarded() {
-    let sink = Sink::default();
-    let journal = Journal::new(true, Box::new(sink.clone()), Box::new(std::io::sink()));
+    let (sink, journal) = Sink::journal();
     journal.progress(&text(0, "One "));
     journal.progress(&text(0, "half an answer "));
     journal.progress(&Progress::Retry {

@@ -31,9 +31,7 @@ impl TextRequest {
                 }
                 Message::Tool(result) => {
                     let is_last = !matches!(request.messages.get(at + 1), Some(Message::Tool(_)));
-                    Message::User {
-                        text: result_text(result, calls, request.tools, is_last),
-                    }
+                    Message::user(result_text(result, calls, request.tools, is_last))
                 }
             });
         }
@@ -142,9 +140,8 @@ mod tests {
         Message::Tool(ToolResult {
             call_id: id.to_owned(),
             is_error,
-            exit_code: None,
             output: output.to_owned(),
-            denied: false,
+            ..ToolResult::default()
         })
     }
 
@@ -160,13 +157,9 @@ mod tests {
             })
         };
         let messages = [
-            Message::User {
-                text: "Write it.".to_owned(),
-            },
+            Message::user("Write it."),
             answer(vec![
-                Block::Text {
-                    text: "I look.\n".to_owned(),
-                },
+                Block::text("I look.\n"),
                 call("1", "read_file", json!({"path": "a"})),
                 call("2", "list_dir", json!({})),
             ]),

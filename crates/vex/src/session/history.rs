@@ -61,9 +61,12 @@ impl History {
         if let Some(summary) = compaction.summary {
             self.summary = summary;
             let kept = self.messages.split_off(compaction.cut.min(self.messages.len()));
-            self.messages = vec![Message::User {
-                text: compaction::opening(&self.prompts, &self.environment, &self.summary, &self.plan),
-            }];
+            self.messages = vec![Message::user(compaction::opening(
+                &self.prompts,
+                &self.environment,
+                &self.summary,
+                &self.plan,
+            ))];
             self.messages.extend(kept);
         }
         self.bytes = self.messages.iter().map(compaction::size).sum();

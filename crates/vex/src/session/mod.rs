@@ -214,9 +214,8 @@ impl Session {
             let message = Message::Tool(ToolResult {
                 call_id,
                 is_error: true,
-                exit_code: None,
                 output: INTERRUPTED.to_owned(),
-                denied: false,
+                ..ToolResult::default()
             });
             self.record(Entry::Message { message })?;
         }
@@ -225,9 +224,7 @@ impl Session {
             Some(text) => self.record(Entry::Prompt { text })?,
             None if waits || is_cut_off => return Ok(()),
             None => {
-                let message = Message::User {
-                    text: RESUME_PROMPT.to_owned(),
-                };
+                let message = Message::user(RESUME_PROMPT);
                 self.record(Entry::Message { message })?;
             }
         }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use super::{Permission, Policy, Root, ToolContext, Toolbox};
-use crate::conversation::{Arguments, ToolCall, ToolResult};
+use crate::conversation::{ToolCall, ToolResult};
 use crate::events::Journal;
 use crate::interrupt::Interrupt;
 
@@ -62,12 +62,7 @@ impl Bench {
     }
 
     pub(crate) fn call(&self, tool: &str, input: Value) -> ToolResult {
-        let call = ToolCall {
-            call_id: "c".to_owned(),
-            tool: tool.to_owned(),
-            input: Arguments::Json(input),
-            repaired: false,
-        };
+        let call = ToolCall::new("c", tool, input);
         self.tools.call(&call, &self.journal, &self.interrupt)
     }
 

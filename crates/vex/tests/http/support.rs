@@ -131,9 +131,7 @@ pub fn ask_with(protocol: Protocol, script: Value, change: impl FnOnce(&mut Http
     change(&mut settings);
     let mut provider = HttpProvider::new(settings).unwrap();
     let mut observed = Observed::default();
-    let messages = [Message::User {
-        text: "go".to_owned(),
-    }];
+    let messages = [Message::user("go")];
     let tools = tools();
     let request = Request {
         system: "be good",

@@ -151,9 +151,7 @@ fn is_interrupted(protocol: Protocol, turn: Value, after_text: bool) {
             }
             setter.set();
         });
-        let messages = [Message::User {
-            text: "go".to_owned(),
-        }];
+        let messages = [Message::user("go")];
         let request = Request {
             system: "",
             messages: &messages,

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::conversation::{ToolCall, ToolResult, Turn};
+use crate::conversation::{ToolCall, ToolResult};
 use crate::plan::StepStatus;
 use crate::session::{Entry, History};
 
@@ -83,12 +83,7 @@ fn history(parts: &[Part]) -> History {
                             Some(*code),
                         ),
                     };
-                    calls.push(ToolCall {
-                        call_id: call_id.clone(),
-                        tool: tool.to_owned(),
-                        input: Arguments::Json(input),
-                        repaired: false,
-                    });
+                    calls.push(ToolCall::new(call_id.clone(), tool, input));
                     results.push(ToolResult {
                         call_id,
                         is_error: exit_code.is_some_and(|code| code != 0),
@@ -109,21 +104,14 @@ fn history(parts: &[Part]) -> History {
 }
 
 fn answer(history: &mut History, length: usize, calls: Vec<ToolCall>) {
-    let mut blocks = vec![Block::Text {
-        text: "t".repeat(length),
-    }];
+    let mut blocks = vec![Block::text("t".repeat(length))];
     blocks.extend(calls.into_iter().map(Block::ToolCall));
-    let message = Message::Assistant(Turn {
-        blocks,
-        ..Turn::default()
-    });
+    let message = Message::answer(blocks);
     history.apply(Entry::Message { message });
 }
 
 fn user(history: &mut History, text: &str) {
-    let message = Message::User {
-        text: text.to_owned(),
-    };
+    let message = Message::user(text);
     history.apply(Entry::Message { message });
 }
 
@@ -287,21 +275,8 @@ fn summary_lists_completed_and_open_work() {
     let mut history = history(&[]);
     let mut round =
         |text: &str, id: &str, tool: &str, input: serde_json::Value, code: Option<i32>, output: &str| {
-            let call = ToolCall {
-                call_id: id.to_owned(),
-                tool: tool.to_owned(),
-                input: Arguments::Json(input),
-                repaired: false,
-            };
-            let message = Message::Assistant(Turn {
-                blocks: vec![
-                    Block::Text {
-                        text: text.to_owned(),
-                    },
-                    Block::ToolCall(call),
-                ],
-                ..Turn::default()
-            });
+            let call = ToolCall::new(id, tool, input);
+            let message = Message::answer(vec![Block::text(text), Block::ToolCall(call)]);
             history.apply(Entry::Message { message });
             let message = Message::Tool(ToolResult {
                 call_id: id.to_owned(),

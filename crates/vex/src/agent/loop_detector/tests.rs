@@ -2,7 +2,6 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::conversation::Arguments;
 
 struct Run {
     detector: LoopDetector,
@@ -12,7 +11,7 @@ struct Run {
 impl Run {
     fn new() -> Self {
         Self {
-            detector: LoopDetector::new(IDLE_TURNS),
+            detector: LoopDetector::default(),
             verdicts: Vec::new(),
         }
     }
@@ -24,12 +23,7 @@ impl Run {
     }
 
     fn saw(&mut self, tool: &str, input: Value, output: &str, exit_code: Option<i32>) {
-        let call = ToolCall {
-            call_id: String::new(),
-            tool: tool.to_owned(),
-            input: Arguments::Json(input),
-            repaired: false,
-        };
+        let call = ToolCall::new(String::new(), tool, input);
         let result = ToolResult {
             call_id: String::new(),
             is_error: output.starts_with("error") || exit_code.is_some_and(|code| code != 0),
@@ -43,6 +37,11 @@ impl Run {
             _ => Effect::Read,
         };
         self.detector.record_call(&call, &result, effect);
+    }
+
+    fn assert_never_stopped(&self) {
+        let verdicts = &self.verdicts;
+        assert!(verdicts.iter().all(|verdict| verdict == "go"), "{verdicts:?}");
     }
 
     fn over(&mut self) -> TurnAction {
@@ -102,58 +101,24 @@ fn same_error_of_different_calls_is_corrected_then_stopped() {
 
 #[test]
 fn alternating_turns_are_corrected_then_stopped() {
-    let mut run = Run::new();
-    for number in 0..6 {
-        run.step(
-            "read",
-            json!({"path": number % 2}),
-            &format!("text {}", number % 2),
-        );
-    }
+    let verdicts = |turns: usize, tool: &str, calls: u32, output: &str| {
+        let mut run = Run::new();
+        for number in (0..calls).cycle().take(turns) {
+            run.step(tool, json!({"path": number}), &format!("{output} {number}"));
+        }
+        run.verdicts.join(", ")
+    };
     assert_eq!(
-        run.verdicts,
-        [
-            "go",
-            "go",
-            "go",
-            "correct ping_pong",
-            "stop ping_pong",
-            "stop same_call"
-        ]
+        verdicts(6, "read", 2, "text"),
+        "go, go, go, correct ping_pong, stop ping_pong, stop same_call"
     );
-
-    let mut run = Run::new();
-    for number in 0..5 {
-        run.step(
-            "edit",
-            json!({"old": number % 2}),
-            &format!("error: {}", number % 2),
-        );
-    }
     assert_eq!(
-        run.verdicts,
-        ["go", "go", "go", "correct ping_pong", "stop same_call"]
+        verdicts(5, "edit", 2, "error:"),
+        "go, go, go, correct ping_pong, stop same_call"
     );
-
-    let mut run = Run::new();
-    for number in 0..7 {
-        run.step(
-            "edit",
-            json!({"old": number % 3}),
-            &format!("error: {}", number % 3),
-        );
-    }
     assert_eq!(
-        run.verdicts,
-        [
-            "go",
-            "go",
-            "go",
-            "go",
-            "go",
-            "correct ping_pong",
-            "stop same_call"
-        ]
+        verdicts(7, "edit", 3, "error:"),
+        "go, go, go, go, go, correct ping_pong, stop same_call"
     );
 }
 
@@ -184,7 +149,7 @@ fn idle_turns_are_corrected_then_stopped() {
 
 #[test]
 fn same_text_without_calls_is_corrected_then_stopped() {
-    let mut detector = LoopDetector::new(IDLE_TURNS);
+    let mut detector = LoopDetector::default();
     let verdicts: Vec<String> = (0..4)
         .map(|_| short(&detector.end_turn("I will do it now.")))
         .collect();
@@ -213,11 +178,7 @@ fn compaction_allows_reading_everything_again() {
         run.step("read", json!({"path": "a"}), "text");
         run.detector.forget();
     }
-    assert!(
-        run.verdicts.iter().all(|verdict| verdict == "go"),
-        "{:?}",
-        run.verdicts
-    );
+    run.assert_never_stopped();
 }
 
 #[test]
@@ -237,11 +198,7 @@ fn productive_work_is_never_stopped() {
             "the same line on each page",
         );
     }
-    assert!(
-        run.verdicts.iter().all(|verdict| verdict == "go"),
-        "{:?}",
-        run.verdicts
-    );
+    run.assert_never_stopped();
 }
 
 #[test]

@@ -73,9 +73,7 @@ pub fn probe(settings: HttpSettings, interrupt: &Interrupt) -> Result<Probe, Pro
     let mut provider = HttpProvider::new(settings)?;
     let request = Request {
         system: "",
-        messages: &[Message::User {
-            text: "Answer with the word ok.".to_owned(),
-        }],
+        messages: &[Message::user("Answer with the word ok.")],
         tools: &[],
         output_schema: None,
     };

@@ -34,18 +34,6 @@ fn body(protocol: Protocol, settings: &ModelSettings, messages: &[Message]) -> V
     serde_json::from_slice(&bytes(protocol, settings, messages)).unwrap()
 }
 
-fn user(text: &str) -> Message {
-    Message::User {
-        text: text.to_owned(),
-    }
-}
-
-fn text_block(text: &str) -> Block {
-    Block::Text {
-        text: text.to_owned(),
-    }
-}
-
 fn thought(text: &str, signature: Option<&str>) -> Block {
     Block::Thinking {
         text: text.to_owned(),
@@ -61,12 +49,7 @@ fn native(protocol: Protocol, item: Value) -> Block {
 }
 
 fn call(id: &str, tool: &str, input: Arguments) -> Block {
-    Block::ToolCall(ToolCall {
-        call_id: id.to_owned(),
-        tool: tool.to_owned(),
-        input,
-        repaired: false,
-    })
+    Block::ToolCall(ToolCall::new(id, tool, input))
 }
 
 fn broken(raw: &str) -> Arguments {
@@ -77,19 +60,15 @@ fn broken(raw: &str) -> Arguments {
 }
 
 fn answered(blocks: Vec<Block>) -> Message {
-    Message::Assistant(Turn {
-        blocks,
-        ..Turn::default()
-    })
+    Message::answer(blocks)
 }
 
 fn result(id: &str, output: &str, is_error: bool) -> Message {
     Message::Tool(ToolResult {
         call_id: id.to_owned(),
         is_error,
-        exit_code: None,
         output: output.to_owned(),
-        denied: false,
+        ..ToolResult::default()
     })
 }
 
@@ -97,7 +76,7 @@ fn result(id: &str, output: &str, is_error: bool) -> Message {
 fn conversation() -> Vec<Message> {
     let file = |path: &str| Arguments::Json(json!({ "path": path }));
     vec![
-        user("Fix it. Ünïcode ✓, control \u{1} and \"quotes\"."),
+        Message::user("Fix it. Ünïcode ✓, control \u{1} and \"quotes\"."),
         answered(vec![
             thought("I look.", Some("c2ln")),
             native(
@@ -110,13 +89,13 @@ fn conversation() -> Vec<Message> {
             ),
             thought("Aloud.", None),
             native(Protocol::Chat, json!({"annex": {"field": "reasoning_content"}})),
-            text_block("I read both."),
+            Block::text("I read both."),
             native(Protocol::Responses, json!({"annex": {"phase": "commentary"}})),
             native(
                 Protocol::Messages,
                 json!({"annex": {"citations": [{"type": "char_location"}]}}),
             ),
-            text_block("  \n"),
+            Block::text("  \n"),
             call("call_1", "read_file", file("a.rs")),
             native(
                 Protocol::Chat,
@@ -133,11 +112,11 @@ fn conversation() -> Vec<Message> {
         result("call_4", "there is no such tool", true),
         result("nobody_asked", "stray", false),
         result("call_1", "once more", false),
-        user("Mind the tests."),
+        Message::user("Mind the tests."),
         answered(vec![thought("Nothing comes of it.", Some("c2ln"))]),
-        user("Go on."),
-        user(""),
-        user("Really."),
+        Message::user("Go on."),
+        Message::user(""),
+        Message::user("Really."),
     ]
 }
 
@@ -248,7 +227,7 @@ fn block() -> impl Strategy<Value = Block> {
         text().prop_map(|text| broken(&text)),
     ];
     prop_oneof![
-        text().prop_map(|text| text_block(&text)),
+        text().prop_map(|text| Block::text(&text)),
         (text(), prop::option::of("[a-z]{1,8}")).prop_map(|(text, sign)| thought(&text, sign.as_deref())),
         (protocol, item).prop_map(|(protocol, item)| native(protocol, item)),
         (text(), input.clone()).prop_map(|(tool, input)| call("", &tool, input)),
@@ -265,7 +244,7 @@ fn any_conversation() -> impl Strategy<Value = Vec<Message>> {
         any::<u8>(),
     );
     (text(), prop::collection::vec(answer, 0..5)).prop_map(|(task, answers)| {
-        let mut messages = vec![user(&task)];
+        let mut messages = vec![Message::user(&task)];
         let mut number = 0;
         for (mut blocks, corrections, lost) in answers {
             let mut results = Vec::new();
@@ -281,7 +260,7 @@ fn any_conversation() -> impl Strategy<Value = Vec<Message>> {
             }
             messages.push(answered(blocks));
             messages.append(&mut results);
-            messages.extend(corrections.iter().map(|text| user(text)));
+            messages.extend(corrections.iter().map(|text| Message::user(text)));
         }
         messages
     })

@@ -176,7 +176,11 @@ pub trait Decoder {
     /// # Errors
     /// When the answer is incomplete.
     fn finish(&mut self, _: &mut Vec<StreamEvent>) -> Result<(), StreamError> {
-        if self.is_done() { Ok(()) } else { Err(StreamError::Cut) }
+        if self.is_done() {
+            Ok(())
+        } else {
+            Err(StreamError::Cut)
+        }
     }
 
     /// Returns whether the last event of the protocol arrived: no more needs to be read.

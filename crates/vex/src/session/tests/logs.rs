@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use crate::agent::compaction::{Compaction, Summary};
-use crate::conversation::{Arguments, Block, Message, ToolCall, ToolResult, Turn};
+use crate::conversation::{Block, Message, ToolCall, ToolResult, Turn};
 use crate::plan::{Step, StepStatus};
 use crate::session::{
     Entry, ForkPoint, Head, History, INTERRUPTED, Origin, Session, SessionError, SessionId, Store,
@@ -60,17 +60,12 @@ fn prompt(text: &str) -> Entry {
 }
 
 fn answer(text: &str, calls: &[&str]) -> Entry {
-    let mut blocks = vec![Block::Text {
-        text: text.to_owned(),
-    }];
-    blocks.extend(calls.iter().map(|id| {
-        Block::ToolCall(ToolCall {
-            call_id: (*id).to_owned(),
-            tool: "read_file".to_owned(),
-            input: Arguments::Json(json!({"path": "a", "limit": 3})),
-            repaired: false,
-        })
-    }));
+    let mut blocks = vec![Block::text(text)];
+    blocks.extend(
+        calls
+            .iter()
+            .map(|id| Block::ToolCall(ToolCall::new(*id, "read_file", json!({"path": "a", "limit": 3})))),
+    );
     let message = Message::Assistant(Turn {
         blocks,
         cost_usd: Some(0.1),
@@ -83,9 +78,8 @@ fn result(id: &str, output: &str) -> Entry {
     let message = Message::Tool(ToolResult {
         call_id: id.to_owned(),
         is_error: false,
-        exit_code: None,
         output: output.to_owned(),
-        denied: false,
+        ..ToolResult::default()
     });
     Entry::Message { message }
 }
@@ -257,21 +251,17 @@ fn fork_copies_whole_turns() {
 fn session_log_contains_no_secret() {
     let fixture = Fixture::new();
     let secret = "ghp_0123456789abcdefghijklmnopqrstuvwxyzABCD";
-    let message = Message::Assistant(Turn {
-        blocks: vec![
-            Block::Thinking {
-                text: format!("it is {secret}"),
-                signature: Some("s".to_owned()),
-            },
-            Block::ToolCall(ToolCall {
-                call_id: "c".to_owned(),
-                tool: "write_file".to_owned(),
-                input: Arguments::Json(json!({"content": [format!("x {secret}")]})),
-                repaired: false,
-            }),
-        ],
-        ..Turn::default()
-    });
+    let message = Message::answer(vec![
+        Block::Thinking {
+            text: format!("it is {secret}"),
+            signature: Some("s".to_owned()),
+        },
+        Block::ToolCall(ToolCall::new(
+            "c",
+            "write_file",
+            json!({"content": [format!("x {secret}")]}),
+        )),
+    ]);
     let id = fixture.create(&[
         prompt(&format!("use {secret}")),
         Entry::Message { message },

@@ -1,3 +1,5 @@
+use vik_testkit::alive;
+
 use super::*;
 use crate::interrupt::Interrupt;
 use crate::tools::{Permission, Policy, Root};
@@ -29,18 +31,14 @@ impl Fixture {
         report(line.to_owned(), kept.into_text(terminal), &ended, timeout)
     }
 
-    fn pid(&self, name: &str) -> String {
-        std::fs::read_to_string(self.dir.path().join(name)).unwrap()
+    fn pid(&self, name: &str) -> i32 {
+        let text = std::fs::read_to_string(self.dir.path().join(name)).unwrap();
+        text.trim().parse().unwrap()
     }
 }
 
 fn sh(line: &str, timeout_ms: u64) -> RunOutcome {
     Fixture::new().run(line, timeout_ms, false, &Interrupt::new())
-}
-
-fn alive(pid: &str) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-    !stat.is_empty() && !stat.contains(") Z ")
 }
 
 #[test]
@@ -72,7 +70,7 @@ fn time_limit_ends_a_whole_tree_that_ignores_term() {
     let ran = fixture.run(line, 300, false, &Interrupt::new());
     assert!(ran.is_error && ran.exit_code.is_none());
     assert!(ran.text.ends_with("[stopped after 300 ms]\n"), "{}", ran.text);
-    assert!(!alive(&fixture.pid("pid")));
+    assert!(!alive(fixture.pid("pid")));
 }
 
 #[test]
@@ -87,7 +85,7 @@ fn processes_left_by_a_command_are_killed() {
     let ran = fixture.run(line, 60_000, false, &Interrupt::new());
     assert_eq!((ran.text.as_str(), ran.exit_code), ("done\n", Some(0)));
     for name in ["a", "b", "c"] {
-        assert!(!alive(&fixture.pid(name)), "{name}");
+        assert!(!alive(fixture.pid(name)), "{name}");
     }
 }
 

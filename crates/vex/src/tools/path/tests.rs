@@ -4,15 +4,6 @@ use super::*;
 use crate::tools::testing::Bench;
 use crate::tools::{Hook, HookEvent, Permission, Policy};
 
-fn call(id: &str, tool: &str, input: Value) -> ToolCall {
-    ToolCall {
-        call_id: id.to_owned(),
-        tool: tool.to_owned(),
-        input: Arguments::Json(input),
-        repaired: false,
-    }
-}
-
 fn hook(event: HookEvent, tools: &[&str], command: &str) -> Hook {
     Hook {
         event,
@@ -157,7 +148,7 @@ fn schema_in_place_of_arguments_is_explained() {
 #[test]
 fn truncated_arguments_are_not_run_as_if_there_were_none() {
     let bench = Bench::new();
-    let mut call = call("c", "list_dir", json!({}));
+    let mut call = ToolCall::new("c", "list_dir", json!({}));
     call.input = Arguments::Broken {
         raw: "{\"pa".to_owned(),
         reason: "it breaks off".to_owned(),
@@ -343,12 +334,12 @@ fn reads_run_side_by_side_and_everything_keeps_its_order() {
     let bench = asked([hook(HookEvent::PreTool, &["read_file"], meet)]);
     bench.put("f", "old\n");
     let calls = [
-        call("r1", "read_file", json!({"path": "f"})),
-        call("r2", "read_file", json!({"path": "f"})),
-        call("w1", "run_command", json!({"command": "echo 1 >> log; cat log"})),
-        call("w2", "run_command", json!({"command": "echo 2 >> log; cat log"})),
-        call("u", "no_such", json!({})),
-        call("r3", "read_file", json!({"path": "log"})),
+        ToolCall::new("r1", "read_file", json!({"path": "f"})),
+        ToolCall::new("r2", "read_file", json!({"path": "f"})),
+        ToolCall::new("w1", "run_command", json!({"command": "echo 1 >> log; cat log"})),
+        ToolCall::new("w2", "run_command", json!({"command": "echo 2 >> log; cat log"})),
+        ToolCall::new("u", "no_such", json!({})),
+        ToolCall::new("r3", "read_file", json!({"path": "log"})),
     ];
     let mut seen = Vec::new();
     let results = bench
@@ -374,7 +365,7 @@ fn many_reads_get_each_its_own_result() {
     let calls: Vec<ToolCall> = (0..40)
         .map(|i| {
             bench.put(&format!("f{i}"), format!("text {i}\n"));
-            call(&format!("c{i}"), "read_file", json!({"path": format!("f{i}")}))
+            ToolCall::new(&format!("c{i}"), "read_file", json!({"path": format!("f{i}")}))
         })
         .collect();
     let results = bench
@@ -393,10 +384,10 @@ fn interrupt_leaves_no_call_without_its_result() {
     let bench = Bench::new();
     bench.interrupt.set();
     let calls = [
-        call("a", "read_file", json!({"path": "f"})),
-        call("b", "read_file", json!({"path": "f"})),
-        call("c", "run_command", json!({"command": "touch x"})),
-        call("d", "write_file", json!({"path": "y", "content": "y"})),
+        ToolCall::new("a", "read_file", json!({"path": "f"})),
+        ToolCall::new("b", "read_file", json!({"path": "f"})),
+        ToolCall::new("c", "run_command", json!({"command": "touch x"})),
+        ToolCall::new("d", "write_file", json!({"path": "y", "content": "y"})),
     ];
     let results = bench
         .tools

@@ -183,16 +183,8 @@ fn call_without_arguments_has_an_empty_object() {
 #[test]
 fn call_ids_are_unique_in_a_conversation() {
     let before = |id: &str| {
-        let call = ToolCall {
-            call_id: id.to_owned(),
-            tool: "t".to_owned(),
-            input: Arguments::Json(serde_json::json!({})),
-            repaired: false,
-        };
-        Message::Assistant(Turn {
-            blocks: vec![Block::ToolCall(call)],
-            ..Turn::default()
-        })
+        let call = ToolCall::new(id, "t", serde_json::json!({}));
+        Message::answer(vec![Block::ToolCall(call)])
     };
     let long = "x".repeat(65);
     let stream = chat(&[
