@@ -49,16 +49,13 @@ impl ChoiceArgs {
     /// Loads all layers of the settings, with these flags on top and `more` on top of them.
     pub(super) fn load(&self, more: Vec<Flag>) -> Result<LoadedConfig, ConfigError> {
         let mut flags = Vec::new();
-        let mut text = |name, key, value: &Option<String>| {
-            flags.extend(value.clone().map(|value| Flag {
-                name,
-                key,
-                value: Value::String(value),
-            }));
-        };
-        text("--model", "model", &self.model);
-        text("--provider", "provider", &self.provider);
-        text("--base-url", "base_url", &self.base_url);
+        for (key, value) in [
+            ("model", &self.model),
+            ("provider", &self.provider),
+            ("base_url", &self.base_url),
+        ] {
+            flags.extend(value.clone().map(Value::String).map(|value| Flag { key, value }));
+        }
         flags.extend(more);
         // Settings are searched in the resolved folder, whatever links lead to it.
         let workspace = self.dir().canonicalize().ok();
@@ -221,56 +218,33 @@ impl ExecArgs {
     /// Loads the settings, with these flags on top.
     pub(super) fn load(&self) -> Result<LoadedConfig, ConfigError> {
         let mut flags = Vec::new();
-        let mut set =
-            |name, key, value: Option<Value>| flags.extend(value.map(|value| Flag { name, key, value }));
+        let mut set = |key, value: Option<Value>| flags.extend(value.map(|value| Flag { key, value }));
         let path = |path: &Option<PathBuf>| {
             path.as_ref()
                 .map(|path| Value::String(path.to_string_lossy().into_owned()))
         };
         let list = |rules: &[String]| (!rules.is_empty()).then(|| Value::from(rules.to_vec()));
         let whole = |number: u64| Value::Integer(i64::try_from(number).unwrap_or(i64::MAX));
+        set("fallback_model", self.fallback_model.clone().map(Value::from));
         set(
-            "--fallback-model",
-            "fallback_model",
-            self.fallback_model.clone().map(Value::from),
-        );
-        set(
-            "--effort",
             "effort",
             self.effort.and_then(|effort| Value::try_from(effort).ok()),
         );
         set(
-            "--permission",
             "permission",
             self.permission.map(|permission| permission.as_str().into()),
         );
-        set("--tools", "tools", list(&self.tools));
-        set("--allow", "allow", list(&self.allow));
-        set("--deny", "deny", list(&self.deny));
-        set(
-            "--max-turns",
-            "max_turns",
-            self.max_turns.map(|turns| whole(turns.get().into())),
-        );
-        set("--max-tokens", "max_tokens", self.max_tokens.map(whole));
-        set("--max-usd", "max_usd", self.max_usd.map(Value::Float));
-        set(
-            "--timeout",
-            "timeout",
-            self.timeout.map(|time| time.to_string().into()),
-        );
-        set("--verify", "verify", self.verify.clone().map(Value::from));
-        set(
-            "--second-look",
-            "second_look",
-            self.second_look.then_some(Value::Boolean(true)),
-        );
-        set("--output-schema", "output_schema", path(&self.output_schema));
-        set(
-            "--no-session",
-            "no_session",
-            self.no_session.then_some(Value::Boolean(true)),
-        );
+        set("tools", list(&self.tools));
+        set("allow", list(&self.allow));
+        set("deny", list(&self.deny));
+        set("max_turns", self.max_turns.map(|turns| whole(turns.get().into())));
+        set("max_tokens", self.max_tokens.map(whole));
+        set("max_usd", self.max_usd.map(Value::Float));
+        set("timeout", self.timeout.map(|time| time.to_string().into()));
+        set("verify", self.verify.clone().map(Value::from));
+        set("second_look", self.second_look.then_some(Value::Boolean(true)));
+        set("output_schema", path(&self.output_schema));
+        set("no_session", self.no_session.then_some(Value::Boolean(true)));
         self.choice.load(flags)
     }
 }

@@ -35,7 +35,7 @@ impl fmt::Display for Origin {
             Self::File(path) => write!(f, "{}", path.display()),
             Self::Variable(name) => write!(f, "${name}"),
             Self::Override => f.write_str("--config"),
-            Self::Flag(name) => f.write_str(name),
+            Self::Flag(key) => write!(f, "--{}", key.replace('_', "-")),
         }
     }
 }
@@ -43,7 +43,7 @@ impl fmt::Display for Origin {
 /// The value of a flag.
 #[derive(Clone, Debug)]
 pub struct Flag {
-    pub name: &'static str,
+    /// The key of the setting: the flag has the same name.
     pub key: &'static str,
     pub value: Value,
 }
@@ -143,7 +143,8 @@ impl Layers {
 
     /// Adds the value of a flag.
     pub(super) fn add_flag(&mut self, flag: &Flag) -> Result<(), ConfigError> {
-        self.add(flag.name, flag.key, flag.value.clone(), &Origin::Flag(flag.name))
+        let origin = Origin::Flag(flag.key);
+        self.add(&origin.to_string(), flag.key, flag.value.clone(), &origin)
     }
 
     fn add(&mut self, place: &str, key: &str, value: Value, origin: &Origin) -> Result<(), ConfigError> {

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::LoadedConfig;
 use super::layers::Origin;
+use crate::redact::redact_json;
 
 /// One value of the settings.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -58,20 +59,8 @@ impl LoadedConfig {
 fn one(key: String, value: &Value, origin: Option<&Origin>) -> ShownSetting {
     ShownSetting {
         key,
-        value: redacted(value),
+        value: redact_json(value).into_owned(),
         origin: origin.unwrap_or(&Origin::Default).to_string(),
-    }
-}
-
-fn redacted(value: &Value) -> Value {
-    match value {
-        Value::String(text) => Value::String(crate::redact::redact(text).into_owned()),
-        Value::Array(entries) => entries.iter().map(redacted).collect(),
-        Value::Object(fields) => fields
-            .iter()
-            .map(|(key, value)| (key.clone(), redacted(value)))
-            .collect(),
-        other => other.clone(),
     }
 }
 

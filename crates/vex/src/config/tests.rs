@@ -22,7 +22,7 @@ impl Fixture {
         &self,
         variables: &[(&str, &str)],
         overrides: &[&str],
-        flags: &[(&'static str, &'static str, toml::Value)],
+        flags: &[(&'static str, toml::Value)],
     ) -> Result<LoadedConfig, String> {
         let workspace = self.dir.path().join("w");
         let overrides: Vec<String> = overrides.iter().map(|&text| text.to_owned()).collect();
@@ -37,8 +37,7 @@ impl Fixture {
             overrides: &overrides,
             flags: flags
                 .iter()
-                .map(|(name, key, value)| Flag {
-                    name,
+                .map(|(key, value)| Flag {
                     key,
                     value: value.clone(),
                 })
@@ -97,10 +96,7 @@ fn later_config_layers_win_and_rules_accumulate() {
                 "models.\"m.1\".context_window=1000",
                 "context.soft = 50",
             ],
-            &[
-                ("--model", "model", "f".into()),
-                ("--deny", "deny", vec!["write_file(*.lock)"].into()),
-            ],
+            &[("model", "f".into()), ("deny", vec!["write_file(*.lock)"].into())],
         )
         .unwrap();
     insta::assert_snapshot!(fixture.origins(&loaded));
@@ -121,7 +117,7 @@ fn workspace_config_can_only_narrow() {
         ),
     ]);
     let loaded = fixture
-        .load(&[], &[], &[("--permission", "permission", "read-only".into())])
+        .load(&[], &[], &[("permission", "read-only".into())])
         .unwrap();
     insta::assert_snapshot!(fixture.origins(&loaded));
     let expected = Settings {

@@ -45,7 +45,7 @@ pub use policy::Policy;
 pub use root::{Root, RootError};
 pub use rules::{Rule, RuleError, Rules, ToolName};
 
-pub(crate) use output::{Change, RunOutcome, ToolError, WriteOutcome};
+pub(crate) use output::{RunOutcome, ToolError, WriteOutcome};
 pub(crate) use subject::Subject;
 pub(crate) use tool::{Entry, Tool, ToolContext};
 pub(crate) use update_plan::UpdatePlan;

@@ -12,7 +12,7 @@ pub(crate) struct Output {
     pub(crate) text: String,
     pub(crate) is_error: bool,
     pub(crate) exit_code: Option<i32>,
-    pub(crate) changes: Vec<Change>,
+    pub(crate) changes: Vec<String>,
     pub(crate) command: Option<String>,
 }
 
@@ -25,32 +25,17 @@ impl From<String> for Output {
     }
 }
 
-/// A file that was really written. Only the functions that save a file create one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Change(String);
-
-impl Change {
-    /// Creates a change of this path, as it is shown.
-    pub(crate) fn file(shown: impl Into<String>) -> Self {
-        Self(shown.into())
-    }
-
-    pub(crate) fn into_path(self) -> String {
-        self.0
-    }
-}
-
 /// The success of a tool that writes: it requires at least one change.
 #[derive(Debug)]
 pub(crate) struct WriteOutcome {
     text: String,
-    first: Change,
-    others: Vec<Change>,
+    first: String,
+    others: Vec<String>,
 }
 
 impl WriteOutcome {
     /// Creates an outcome with one change.
-    pub(crate) fn one(text: impl Into<String>, change: Change) -> Self {
+    pub(crate) fn one(text: impl Into<String>, change: String) -> Self {
         Self {
             text: text.into(),
             first: change,
@@ -58,7 +43,7 @@ impl WriteOutcome {
         }
     }
 
-    pub(crate) fn with(mut self, changes: impl IntoIterator<Item = Change>) -> Self {
+    pub(crate) fn with(mut self, changes: impl IntoIterator<Item = String>) -> Self {
         self.others.extend(changes);
         self
     }

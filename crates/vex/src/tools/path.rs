@@ -9,7 +9,7 @@ use tool_call_repair::tool_name;
 use super::fetch::{HostDecision, HostPolicy, WebFetch};
 use super::hooks::HookSubject;
 use super::input;
-use super::output::{Change, Output, Refusal, ToolError};
+use super::output::{Output, Refusal, ToolError};
 use super::rules::Ruling;
 use super::tool::{Entry, ToolContext};
 use super::{MAX_OUTPUT_BYTES, Need, Subject, Tool as _, ToolDefinition, Toolbox};
@@ -197,7 +197,7 @@ fn record_evidence(output: &mut Output, journal: &Journal) {
         return;
     }
     journal.evidence(|evidence| {
-        for path in changes.into_iter().map(Change::into_path) {
+        for path in changes {
             if !evidence.files_changed.contains(&path) {
                 evidence.files_changed.push(path);
             }

@@ -52,67 +52,63 @@ impl Tool for EditFile {
     }
 
     fn run(self, context: &ToolContext<'_>) -> Result<WriteOutcome, ToolError> {
-        edit(context, &self)
-    }
-}
-
-fn edit(context: &ToolContext<'_>, input: &EditFile) -> Result<WriteOutcome, ToolError> {
-    let path = input.path.display();
-    let fail = |reason: String| Err(ToolError::Failed(format!("{path}: {reason}")));
-    if input.old.is_empty() {
-        return fail("`old` is empty; use write_file for a new file".to_owned());
-    }
-    if input.old == input.new {
-        return fail("`old` and `new` are the same, so nothing would change".to_owned());
-    }
-    let place = context.root.place_to_change(&input.path)?;
-    let Some(stored) = load(&place, &input.path)? else {
-        return fail("there is no such file; use write_file for a new one".to_owned());
-    };
-    let seen = replaceable(context, &place, &input.path, &stored)?;
-    let text = match std::str::from_utf8(&stored.bytes) {
-        Ok(text) if !text.contains('\0') => text,
-        _ => return fail("it is not UTF-8 text, so it is not edited".to_owned()),
-    };
-    let (old, new) = adapted(text, &input.old, &input.new);
-    let found = text.matches(old.as_ref()).count();
-    match found {
-        0 if seen == FileState::Never && text.len() <= MAX_SHOWN => {
-            context.files.remember(&place.resolved, digest(&stored.bytes));
-            return fail(format!(
-                "`old` does not stand in the file, nothing was changed. You had not read it; it is:\n{text}"
-            ));
+        let path = self.path.display();
+        let fail = |reason: String| Err(ToolError::Failed(format!("{path}: {reason}")));
+        if self.old.is_empty() {
+            return fail("`old` is empty; use write_file for a new file".to_owned());
         }
-        0 => {
-            return fail(format!(
-                "`old` does not stand in the file, nothing was changed: {}",
-                explain(text, &input.old)
-            ));
+        if self.old == self.new {
+            return fail("`old` and `new` are the same, so nothing would change".to_owned());
         }
-        1 => {}
-        _ if input.replace_all => {}
-        _ => {
-            return fail(format!(
-                "`old` stands there {found} times, nothing was changed. Give more of the line that is meant, so that it fits \
+        let place = context.root.place_to_change(&self.path)?;
+        let Some(stored) = load(&place, &self.path)? else {
+            return fail("there is no such file; use write_file for a new one".to_owned());
+        };
+        let seen = replaceable(context, &place, &self.path, &stored)?;
+        let text = match std::str::from_utf8(&stored.bytes) {
+            Ok(text) if !text.contains('\0') => text,
+            _ => return fail("it is not UTF-8 text, so it is not edited".to_owned()),
+        };
+        let (old, new) = adapted(text, &self.old, &self.new);
+        let found = text.matches(old.as_ref()).count();
+        match found {
+            0 if seen == FileState::Never && text.len() <= MAX_SHOWN => {
+                context.files.remember(&place.resolved, digest(&stored.bytes));
+                return fail(format!(
+                    "`old` does not stand in the file, nothing was changed. You had not read it; it is:\n{text}"
+                ));
+            }
+            0 => {
+                return fail(format!(
+                    "`old` does not stand in the file, nothing was changed: {}",
+                    explain(text, &self.old)
+                ));
+            }
+            1 => {}
+            _ if self.replace_all => {}
+            _ => {
+                return fail(format!(
+                    "`old` stands there {found} times, nothing was changed. Give more of the line that is meant, so that it fits \
                  one place only:\n{}",
-                places(text, &old)
-            ));
+                    places(text, &old)
+                ));
+            }
         }
+        let edited = text.replace(old.as_ref(), &new);
+        if edited == text {
+            return fail("nothing would change".to_owned());
+        }
+        let change = save(context, &place, &self.path, edited.as_bytes(), Some(stored.mode))?;
+        let times = if found == 1 {
+            "once".to_owned()
+        } else {
+            format!("{found} times")
+        };
+        Ok(WriteOutcome::one(
+            format!("edited {path}: replaced {times}\n{}", brief(text, &edited)),
+            change,
+        ))
     }
-    let edited = text.replace(old.as_ref(), &new);
-    if edited == text {
-        return fail("nothing would change".to_owned());
-    }
-    let change = save(context, &place, &input.path, edited.as_bytes(), Some(stored.mode))?;
-    let times = if found == 1 {
-        "once".to_owned()
-    } else {
-        format!("{found} times")
-    };
-    Ok(WriteOutcome::one(
-        format!("edited {path}: replaced {times}\n{}", brief(text, &edited)),
-        change,
-    ))
 }
 
 /// Returns the first ten lines in which a text starts.

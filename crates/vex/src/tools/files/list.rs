@@ -6,7 +6,6 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::path_schema;
-use crate::tools::root::Root;
 use crate::tools::tool::ReadOnly;
 use crate::tools::{Tool, ToolContext, ToolError};
 
@@ -38,43 +37,40 @@ impl Tool for ListDir {
     }
 
     fn run(self, context: &ToolContext<'_>) -> Result<String, ToolError> {
-        list(context.root, &self)
-    }
-}
-
-fn list(root: &Root, input: &ListDir) -> Result<String, ToolError> {
-    let io =
-        |source: std::io::Error| ToolError::Failed(format!("cannot list {}: {source}", input.path.display()));
-    let handle = root.place_to_read(&input.path)?.directory(&input.path)?;
-    let mut entries = Vec::new();
-    for entry in nix::dir::Dir::from_fd(handle)
-        .map_err(|errno| io(errno.into()))?
-        .into_iter()
-    {
-        let entry = entry.map_err(|errno| io(errno.into()))?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if name == "." || name == ".." {
-            continue;
-        }
-        let mark = match entry.file_type() {
-            Some(nix::dir::Type::Directory) => "/",
-            Some(nix::dir::Type::Symlink) => "@",
-            Some(nix::dir::Type::Fifo) => "|",
-            Some(nix::dir::Type::Socket) => "=",
-            _ => "",
+        let io = |source: std::io::Error| {
+            ToolError::Failed(format!("cannot list {}: {source}", self.path.display()))
         };
-        entries.push(format!("{name}{mark}"));
+        let handle = context.root.place_to_read(&self.path)?.directory(&self.path)?;
+        let mut entries = Vec::new();
+        for entry in nix::dir::Dir::from_fd(handle)
+            .map_err(|errno| io(errno.into()))?
+            .into_iter()
+        {
+            let entry = entry.map_err(|errno| io(errno.into()))?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name == "." || name == ".." {
+                continue;
+            }
+            let mark = match entry.file_type() {
+                Some(nix::dir::Type::Directory) => "/",
+                Some(nix::dir::Type::Symlink) => "@",
+                Some(nix::dir::Type::Fifo) => "|",
+                Some(nix::dir::Type::Socket) => "=",
+                _ => "",
+            };
+            entries.push(format!("{name}{mark}"));
+        }
+        entries.sort_unstable();
+        let total = entries.len();
+        if total == 0 {
+            entries.push("[empty]".to_owned());
+        }
+        if total > MAX_ENTRIES {
+            entries.truncate(MAX_ENTRIES);
+            entries.push(format!(
+                "[{MAX_ENTRIES} of {total} entries; glob_files with a pattern finds the others]"
+            ));
+        }
+        Ok(entries.join("\n") + "\n")
     }
-    entries.sort_unstable();
-    let total = entries.len();
-    if total == 0 {
-        entries.push("[empty]".to_owned());
-    }
-    if total > MAX_ENTRIES {
-        entries.truncate(MAX_ENTRIES);
-        entries.push(format!(
-            "[{MAX_ENTRIES} of {total} entries; glob_files with a pattern finds the others]"
-        ));
-    }
-    Ok(entries.join("\n") + "\n")
 }

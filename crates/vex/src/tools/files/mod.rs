@@ -27,7 +27,7 @@ pub(crate) use read::ReadFile;
 pub(crate) use text::count_of_lines;
 pub(crate) use write::WriteFile;
 
-use super::{Change, ToolContext, ToolError};
+use super::{ToolContext, ToolError};
 use serde_json::{Value, json};
 
 use super::memory::{FileState, digest};
@@ -117,10 +117,10 @@ pub(crate) fn save(
     path: &Path,
     content: &[u8],
     mode: Option<u32>,
-) -> Result<Change, ToolError> {
+) -> Result<String, ToolError> {
     TemporaryFile::write(place, path, content, mode)?.take_place()?;
     context.files.remember(&place.resolved, digest(content));
-    Ok(Change::file(context.root.shown(path)))
+    Ok(context.root.shown(path))
 }
 
 /// A temporary file before its rename; it is removed when dropped.

@@ -49,61 +49,57 @@ impl Tool for ReadFile {
     }
 
     fn run(self, context: &ToolContext<'_>) -> Result<String, ToolError> {
-        read(context, &self)
-    }
-}
-
-fn read(context: &ToolContext<'_>, input: &ReadFile) -> Result<String, ToolError> {
-    let path = input.path.display();
-    let fail = |reason: String| Err(ToolError::Failed(format!("{path}: {reason}")));
-    let missing = || format!("there is no such file{}", alike(context.root, &input.path));
-    let place = match context.root.place_to_read(&input.path) {
-        Err(error) if error.is_not_found() => return fail(missing()),
-        other => other?,
-    };
-    let file = match place.read(&input.path) {
-        Err(RootError::NotAFile { .. }) if place.directory(&input.path).is_ok() => {
-            return fail("it is a directory; use list_dir".to_owned());
-        }
-        Err(error) if error.is_not_found() => return fail(missing()),
-        other => other?,
-    };
-    let size = file.metadata().map_or(0, |meta| meta.len());
-    if size > MAX_BYTES {
-        return fail(format!(
-            "it has {size} bytes; use search_files, or run_command with sed or tail"
-        ));
-    }
-    let first = input.offset.unwrap_or(1).max(1);
-    let mut page = Page::new(first, input.limit.unwrap_or(PAGE_LINES).clamp(1, PAGE_LINES));
-    let mut hash = Sha256::new();
-    let mut reader = file.take(MAX_BYTES);
-    let mut chunk = vec![0; CHUNK];
-    let mut kind = None;
-    let mut at_start = true;
-    loop {
-        if context.interrupt.is_set() {
-            return fail("interrupted".to_owned());
-        }
-        let n = match reader.read(&mut chunk) {
-            Ok(0) => break,
-            Ok(n) => n,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-            Err(error) => return fail(format!("cannot read it: {error}")),
+        let path = self.path.display();
+        let fail = |reason: String| Err(ToolError::Failed(format!("{path}: {reason}")));
+        let missing = || format!("there is no such file{}", alike(context.root, &self.path));
+        let place = match context.root.place_to_read(&self.path) {
+            Err(error) if error.is_not_found() => return fail(missing()),
+            other => other?,
         };
-        let bytes = &chunk[..n];
-        if std::mem::take(&mut at_start) {
-            kind = binary_kind(bytes);
+        let file = match place.read(&self.path) {
+            Err(RootError::NotAFile { .. }) if place.directory(&self.path).is_ok() => {
+                return fail("it is a directory; use list_dir".to_owned());
+            }
+            Err(error) if error.is_not_found() => return fail(missing()),
+            other => other?,
+        };
+        let size = file.metadata().map_or(0, |meta| meta.len());
+        if size > MAX_BYTES {
+            return fail(format!(
+                "it has {size} bytes; use search_files, or run_command with sed or tail"
+            ));
         }
-        hash.update(bytes);
-        if kind.is_none() {
-            page.push(bytes);
+        let first = self.offset.unwrap_or(1).max(1);
+        let mut page = Page::new(first, self.limit.unwrap_or(PAGE_LINES).clamp(1, PAGE_LINES));
+        let mut hash = Sha256::new();
+        let mut reader = file.take(MAX_BYTES);
+        let mut chunk = vec![0; CHUNK];
+        let mut kind = None;
+        let mut at_start = true;
+        loop {
+            if context.interrupt.is_set() {
+                return fail("interrupted".to_owned());
+            }
+            let n = match reader.read(&mut chunk) {
+                Ok(0) => break,
+                Ok(n) => n,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                Err(error) => return fail(format!("cannot read it: {error}")),
+            };
+            let bytes = &chunk[..n];
+            if std::mem::take(&mut at_start) {
+                kind = binary_kind(bytes);
+            }
+            hash.update(bytes);
+            if kind.is_none() {
+                page.push(bytes);
+            }
         }
-    }
-    context.files.remember(&place.resolved, hash.finalize().into());
-    match kind {
-        Some(kind) => Ok(format!("[{path}: {kind}, {size} bytes; not shown]\n")),
-        None => page.finish(&path.to_string()),
+        context.files.remember(&place.resolved, hash.finalize().into());
+        match kind {
+            Some(kind) => Ok(format!("[{path}: {kind}, {size} bytes; not shown]\n")),
+            None => page.finish(&path.to_string()),
+        }
     }
 }
 

@@ -41,54 +41,46 @@ impl Tool for WriteFile {
     }
 
     fn run(self, context: &ToolContext<'_>) -> Result<WriteOutcome, ToolError> {
-        write(context, &self)
+        let limits = context.limits;
+        let path = self.path.display();
+        let place = context.root.place_to_create(&self.path)?;
+        let Some(stored) = load(&place, &self.path)? else {
+            let change = save(context, &place, &self.path, self.content.as_bytes(), None)?;
+            let text = format!("created {path} ({})", lines(&self.content));
+            return Ok(WriteOutcome::one(text, change));
+        };
+        let seen = replaceable(context, &place, &self.path, &stored)?;
+        let fail = |reason: &str| Err(ToolError::Failed(format!("{path} {reason}")));
+        if seen == FileState::Never && !stored.bytes.is_empty() {
+            return fail(
+                "exists and you have not read it; read it first, or change parts of it with edit_file",
+            );
+        }
+        let most = self.content.lines().count().max(count_lines(&stored.bytes));
+        if most > limits.max_lines {
+            return fail(&format!(
+                "is too long to be written anew ({most} lines, at most {}); use edit_file or apply_patch",
+                limits.max_lines
+            ));
+        }
+        let content = in_the_style_of(&stored, &self.content);
+        if content.as_bytes() == stored.bytes {
+            return fail("has this content already, so nothing was written");
+        }
+        let change = save(context, &place, &self.path, content.as_bytes(), Some(stored.mode))?;
+        let mut text = format!("replaced {path} ({})\n", lines(&content));
+        match std::str::from_utf8(&stored.bytes) {
+            Ok(before) => text.push_str(&brief(before, &content)),
+            Err(_) => text.push_str("[what stood there before was not UTF-8 text]\n"),
+        }
+        if content.as_ref() != self.content {
+            text.push_str("[its line ends and byte order mark were kept]\n");
+        }
+        if most > limits.prefer_edit_lines {
+            text.push_str("[edit_file or apply_patch is better for a file of this length]\n");
+        }
+        Ok(WriteOutcome::one(text, change))
     }
-}
-
-fn write(context: &ToolContext<'_>, input: &WriteFile) -> Result<WriteOutcome, ToolError> {
-    let limits = context.limits;
-    let path = input.path.display();
-    let place = context.root.place_to_create(&input.path)?;
-    let Some(stored) = load(&place, &input.path)? else {
-        let change = save(context, &place, &input.path, input.content.as_bytes(), None)?;
-        let text = format!("created {path} ({})", lines(&input.content));
-        return Ok(WriteOutcome::one(text, change));
-    };
-    let seen = replaceable(context, &place, &input.path, &stored)?;
-    let fail = |reason: &str| Err(ToolError::Failed(format!("{path} {reason}")));
-    if seen == FileState::Never && !stored.bytes.is_empty() {
-        return fail("exists and you have not read it; read it first, or change parts of it with edit_file");
-    }
-    let most = input.content.lines().count().max(count_lines(&stored.bytes));
-    if most > limits.max_lines {
-        return fail(&format!(
-            "is too long to be written anew ({most} lines, at most {}); use edit_file or apply_patch",
-            limits.max_lines
-        ));
-    }
-    let content = in_the_style_of(&stored, &input.content);
-    if content.as_bytes() == stored.bytes {
-        return fail("has this content already, so nothing was written");
-    }
-    let change = save(
-        context,
-        &place,
-        &input.path,
-        content.as_bytes(),
-        Some(stored.mode),
-    )?;
-    let mut text = format!("replaced {path} ({})\n", lines(&content));
-    match std::str::from_utf8(&stored.bytes) {
-        Ok(before) => text.push_str(&brief(before, &content)),
-        Err(_) => text.push_str("[what stood there before was not UTF-8 text]\n"),
-    }
-    if content.as_ref() != input.content {
-        text.push_str("[its line ends and byte order mark were kept]\n");
-    }
-    if most > limits.prefer_edit_lines {
-        text.push_str("[edit_file or apply_patch is better for a file of this length]\n");
-    }
-    Ok(WriteOutcome::one(text, change))
 }
 
 /// Returns the content with the line ends and the byte order mark of the replaced file.

@@ -10,7 +10,7 @@ use super::parse::{Action, FileChange};
 use crate::tools::files::{StoredFile, TemporaryFile, load, remove, replaceable};
 use crate::tools::memory::digest;
 use crate::tools::root::{ResolvedPath, RootError};
-use crate::tools::{Change, ToolContext, ToolError};
+use crate::tools::{ToolContext, ToolError};
 
 /// A file in a patch.
 #[derive(Debug)]
@@ -146,7 +146,7 @@ fn failed(path: &Path, reason: impl std::fmt::Display) -> ToolError {
 }
 
 /// Replaces all files, or none.
-pub(super) fn commit(context: &ToolContext<'_>, staged: &[Staged]) -> Result<Vec<Change>, ToolError> {
+pub(super) fn commit(context: &ToolContext<'_>, staged: &[Staged]) -> Result<Vec<String>, ToolError> {
     let places: Vec<ResolvedPath> = staged
         .iter()
         .map(|file| match file.after {
@@ -185,7 +185,7 @@ pub(super) fn commit(context: &ToolContext<'_>, staged: &[Staged]) -> Result<Vec
                 Some(after) => context.files.remember(&place.resolved, digest(after)),
                 None => context.files.forget(&place.resolved),
             }
-            Change::file(context.root.shown(&file.path))
+            context.root.shown(&file.path)
         })
         .collect())
 }
