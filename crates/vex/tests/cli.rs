@@ -56,6 +56,15 @@ impl Fixture {
         command
     }
 
+    fn output(&self, args: &[&str]) -> Output {
+        self.vex(args).output().unwrap()
+    }
+
+    /// Runs `vex exec` with the scripted model to its end.
+    fn run(&self, args: &[&str]) -> Output {
+        self.exec(args).output().unwrap()
+    }
+
     fn plain(&self, bytes: &[u8]) -> String {
         let text = String::from_utf8(bytes.to_vec()).unwrap();
         let real = self.dir.path().canonicalize().unwrap();
@@ -119,7 +128,7 @@ fn config_show_names_the_origin_of_each_value() {
             "{output_text}"
         );
     }
-    let output = fixture.vex(&["config", "path"]).output().unwrap();
+    let output = fixture.output(&["config", "path"]);
     insta::assert_snapshot!(fixture.plain(&output.stdout));
 }
 
@@ -142,7 +151,7 @@ fn wrong_settings_end_every_verb_with_3() {
             "{output_text}"
         );
     }
-    let output = fixture.vex(&["exec", "--json", "go"]).output().unwrap();
+    let output = fixture.output(&["exec", "--json", "go"]);
     assert_eq!(end(&output)["reason"], "config");
 }
 
@@ -150,10 +159,7 @@ fn wrong_settings_end_every_verb_with_3() {
 fn models_and_doctor_ask_the_provider() {
     let fixture = Fixture::new(json!([{"text": "ok"}]));
     let url = fixture.server.v1();
-    let output = fixture
-        .vex(&["models", "--json", "--base-url", &url])
-        .output()
-        .unwrap();
+    let output = fixture.output(&["models", "--json", "--base-url", &url]);
     let models: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(
         (
@@ -164,18 +170,15 @@ fn models_and_doctor_ask_the_provider() {
         "{models}"
     );
 
-    let output = fixture
-        .vex(&[
-            "doctor",
-            "--probe",
-            "--json",
-            "-m",
-            "scripted",
-            "--base-url",
-            &url,
-        ])
-        .output()
-        .unwrap();
+    let output = fixture.output(&[
+        "doctor",
+        "--probe",
+        "--json",
+        "-m",
+        "scripted",
+        "--base-url",
+        &url,
+    ]);
     assert_eq!(code(&output), 0, "{}", fixture.plain(&output.stdout));
     let findings: Value = serde_json::from_slice(&output.stdout).unwrap();
     let level = |check: &str| {
@@ -192,21 +195,18 @@ fn models_and_doctor_ask_the_provider() {
     assert!(level("sandbox").is_some());
 
     // Nothing listens there.
-    let output = fixture
-        .vex(&[
-            "doctor",
-            "--probe",
-            "-m",
-            "m",
-            "--base-url",
-            "http://127.0.0.1:1/v1",
-        ])
-        .output()
-        .unwrap();
+    let output = fixture.output(&[
+        "doctor",
+        "--probe",
+        "-m",
+        "m",
+        "--base-url",
+        "http://127.0.0.1:1/v1",
+    ]);
     assert_eq!(code(&output), 1);
     assert!(fixture.plain(&output.stdout).contains("error"));
     // The provider is ambiguous.
-    let output = fixture.vex(&["doctor"]).output().unwrap();
+    let output = fixture.output(&["doctor"]);
     assert_eq!(code(&output), 3);
     let output_text = fixture.plain(&output.stdout);
     assert!(
@@ -255,10 +255,7 @@ fn environment_variables_equal_flags() {
         .unwrap();
     assert_eq!(code(&output), 0, "{}", fixture.plain(&output.stdout));
     // Of a repeated flag the last one counts.
-    let output = fixture
-        .exec(&["--json", "--max-turns", "9", "--max-turns", "1", "go"])
-        .output()
-        .unwrap();
+    let output = fixture.run(&["--json", "--max-turns", "9", "--max-turns", "1", "go"]);
     assert_eq!(code(&output), 5);
 }
 
@@ -266,17 +263,14 @@ fn environment_variables_equal_flags() {
 fn last_message_is_written_to_a_file() {
     let fixture = Fixture::new(json!([{"run": "true"}, {"text": "The work is done."}]));
     fixture.write("work/last.txt", "old");
-    let output = fixture.exec(&["-o", "last.txt", "go"]).output().unwrap();
+    let output = fixture.run(&["-o", "last.txt", "go"]);
     assert_eq!(
         (code(&output), fixture.read("work/last.txt").as_str()),
         (0, "The work is done.\n")
     );
     assert_eq!(output.stdout, b"The work is done.\n");
     // If the file cannot be written, the run fails.
-    let output = fixture
-        .exec(&["--json", "-o", "no/last.txt", "go"])
-        .output()
-        .unwrap();
+    let output = fixture.run(&["--json", "-o", "no/last.txt", "go"]);
     assert_eq!(code(&output), 1);
     assert!(
         end(&output)["message"]
@@ -293,10 +287,7 @@ fn failed_check_is_returned_to_the_model() {
         {"run": "touch ready"},
         {"text": "Now it is done."}
     ]));
-    let output = fixture
-        .exec(&["--json", "--verify", "test -e ready", "go"])
-        .output()
-        .unwrap();
+    let output = fixture.run(&["--json", "--verify", "test -e ready", "go"]);
     let end = end(&output);
     assert_eq!(code(&output), 0, "{end}");
     let oks: Vec<bool> = end["verify"]
@@ -312,10 +303,7 @@ fn failed_check_is_returned_to_the_model() {
 fn secrets_reach_neither_the_model_nor_the_events() {
     let fixture = Fixture::new(json!([{"run": "cat .env"}, {"text": "It holds a key."}]));
     fixture.write("work/.env", &format!("GITHUB_TOKEN={}\n", secret()));
-    let output = fixture
-        .exec(&["--json", &format!("What is in .env? Not {} I hope.", secret())])
-        .output()
-        .unwrap();
+    let output = fixture.run(&["--json", &format!("What is in .env? Not {} I hope.", secret())]);
     assert_eq!(code(&output), 0);
     assert!(!fixture.plain(&output.stdout).contains(&secret()));
     assert!(fixture.plain(&output.stdout).contains("[REDACTED:github_token]"));
@@ -339,10 +327,7 @@ fn events_of_a_run_fit_the_schema() {
         {"text": "Done for now."},
         {"text": "Done for good."}
     ]));
-    let output = fixture
-        .exec(&["--json", "--verify", "test -e a.txt", "go"])
-        .output()
-        .unwrap();
+    let output = fixture.run(&["--json", "--verify", "test -e a.txt", "go"]);
     let text = fixture.plain(&output.stdout);
     let mut seen = Vec::new();
     for line in text.lines() {
@@ -387,40 +372,32 @@ fn full_stdout_fails_the_run() {
 #[test]
 fn sessions_are_listed_and_shown() {
     let fixture = Fixture::new(json!([{"run": "true"}, {"text": "The work is done."}]));
-    let listed = |json: &str| fixture.vex(&["sessions", json]).output().unwrap();
+    let listed = |json: &str| fixture.output(&["sessions", json]);
     assert_eq!(
         serde_json::from_slice::<Value>(&listed("--json").stdout).unwrap(),
         json!([])
     );
-    assert_eq!(code(&fixture.exec(&["Fix the bug"]).output().unwrap()), 0);
+    assert_eq!(code(&fixture.run(&["Fix the bug"])), 0);
     let rows: Value = serde_json::from_slice(&listed("--json").stdout).unwrap();
     assert_eq!(
         (&rows[0]["title"], &rows[0]["ended"]),
         (&json!("Fix the bug"), &json!("done"))
     );
     let id = rows[0]["session_id"].as_str().unwrap();
-    let output = fixture.vex(&["sessions", "show", id]).output().unwrap();
+    let output = fixture.output(&["sessions", "show", id]);
     assert!(fixture.plain(&output.stdout).contains("Fix the bug"));
     assert_eq!(
-        code(
-            &fixture
-                .vex(&["sessions", "show", "00000000-0000-7000-8000-000000000000"])
-                .output()
-                .unwrap()
-        ),
+        code(&fixture.output(&["sessions", "show", "00000000-0000-7000-8000-000000000000"])),
         1
     );
-    assert_eq!(
-        code(&fixture.vex(&["sessions", "show", "../x"]).output().unwrap()),
-        2
-    );
+    assert_eq!(code(&fixture.output(&["sessions", "show", "../x"])), 2);
 }
 
 #[test]
 fn completions_know_the_verbs() {
     let fixture = Fixture::new(json!([]));
     for shell in ["bash", "zsh", "fish"] {
-        let output = fixture.vex(&["completions", shell]).output().unwrap();
+        let output = fixture.output(&["completions", shell]);
         assert!(fixture.plain(&output.stdout).contains("max-usd"), "{shell}");
     }
 }

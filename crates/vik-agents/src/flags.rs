@@ -72,7 +72,10 @@ pub(crate) fn has_flag(profile: &AgentProfile, names: &[&str]) -> bool {
 }
 
 /// Returns the texts that the profile's own flags give to an option.
-pub(crate) fn own_texts<'p>(profile: &'p AgentProfile, name: &str) -> impl DoubleEndedIterator<Item = &'p str> {
+pub(crate) fn own_texts<'p>(
+    profile: &'p AgentProfile,
+    name: &str,
+) -> impl DoubleEndedIterator<Item = &'p str> {
     profile.args.iter().filter_map(move |(key, value)| match value {
         ArgValue::Text(text) if key.trim_start_matches('-') == name => Some(text.as_str()),
         _ => None,

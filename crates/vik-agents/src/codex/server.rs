@@ -29,8 +29,8 @@ use super::adapter::Codex;
 use super::line::{Item, TurnError};
 use super::message::{
     Delta, ErrorNotification, FileChange, ItemNotification, Limits, Message, RateLimitsNotification,
-    Resolved, ThreadRef, ThreadResult, TurnNotification, UsageNotification,
-    UserNotification, Warning, is_partial,
+    Resolved, ThreadRef, ThreadResult, TurnNotification, UsageNotification, UserNotification, Warning,
+    is_partial,
 };
 use crate::launch::path_text;
 use crate::request::{

@@ -4,15 +4,12 @@ use vik_agents::{AgentRequest, ApprovalRequest, Exit, LaunchError, Verdict, driv
 use vik_core::workflow::Runtime;
 
 use crate::recording::find;
-use crate::{initial_input, interactive, profile};
+use crate::{initial_input, interactive, profile, read};
 
 fn requests_for(runtime: Runtime, lines: &[&str]) -> Vec<AgentRequest> {
     let mut adapter = interactive(runtime);
     let mut requests = adapter.take_requests();
-    for line in lines {
-        adapter.line(line.as_bytes(), &mut |_| {});
-        requests.extend(adapter.take_requests());
-    }
+    requests.extend(read(adapter.as_mut(), lines).1);
     requests
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use vik_agents::{InputMode, Launch, LaunchContext, LaunchError, driver};
 use vik_core::limits::Limit;
@@ -28,7 +29,7 @@ fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
     driver(cx.profile.runtime).launch(cx)
 }
 
-fn environment() -> BTreeMap<String, String> {
+static ENVIRONMENT: LazyLock<BTreeMap<String, String>> = LazyLock::new(|| {
     [
         ("PATH", "/bin"),
         ("HOME", "/home/u"),
@@ -39,9 +40,16 @@ fn environment() -> BTreeMap<String, String> {
     ]
     .map(|(name, value)| (name.to_owned(), value.to_owned()))
     .into()
-}
+});
 
-fn context<'a>(profile: &'a AgentProfile, environment: &'a BTreeMap<String, String>) -> LaunchContext<'a> {
+const RUNTIMES: [Runtime; 4] = [
+    Runtime::Codex,
+    Runtime::ClaudeCode,
+    Runtime::Vex,
+    Runtime::Command,
+];
+
+fn context(profile: &AgentProfile) -> LaunchContext<'_> {
     LaunchContext {
         profile,
         workdir: Path::new("/ws/issue 1"),
@@ -55,7 +63,7 @@ fn context<'a>(profile: &'a AgentProfile, environment: &'a BTreeMap<String, Stri
         scope: None,
         questions: None,
         is_root: false,
-        environment,
+        environment: &ENVIRONMENT,
     }
 }
 
@@ -77,19 +85,13 @@ fn show(cx: &LaunchContext<'_>) -> String {
 
 #[test]
 fn launch_of_each_runtime_with_each_permission() {
-    let environment = environment();
     let mut all = String::new();
-    for runtime in [
-        Runtime::Codex,
-        Runtime::ClaudeCode,
-        Runtime::Vex,
-        Runtime::Command,
-    ] {
+    for runtime in RUNTIMES {
         for permission in [Permission::ReadOnly, Permission::WorkspaceWrite, Permission::Full] {
             let mut profile = profile(runtime);
             profile.permission = permission;
             writeln!(all, "{} {permission:?}", runtime.as_str()).unwrap();
-            all.push_str(&show(&context(&profile, &environment)));
+            all.push_str(&show(&context(&profile)));
         }
     }
     insta::assert_snapshot!(all);
@@ -97,14 +99,13 @@ fn launch_of_each_runtime_with_each_permission() {
 
 #[test]
 fn launch_of_each_interactive_runtime() {
-    let environment = environment();
     let mut all = String::new();
     let mut note = |profile: &AgentProfile, in_sandbox| {
         let cx = LaunchContext {
             input: InputMode::Approvals,
             in_sandbox,
             resume: Some("01a1ffcd-34e9-78d1-bc6d-b647a491f028"),
-            ..context(profile, &environment)
+            ..context(profile)
         };
         writeln!(all, "{} in sandbox: {in_sandbox}", profile.runtime.as_str()).unwrap();
         all.push_str(&show(&cx));
@@ -139,11 +140,10 @@ fn launch_of_each_interactive_runtime() {
 
 #[test]
 fn vex_gets_its_scope_outside_of_the_arguments() {
-    let environment = environment();
     let scope = Scope::new(["src/**", "!--flag"]).unwrap();
     let cx = |profile| LaunchContext {
         scope: Some(&scope),
-        ..context(profile, &environment)
+        ..context(profile)
     };
     let vex = profile(Runtime::Vex);
     let launched = launch(&cx(&vex)).unwrap();
@@ -156,7 +156,7 @@ fn vex_gets_its_scope_outside_of_the_arguments() {
     );
     assert!(!launched.argv.iter().any(|arg| arg.contains("src/**")));
     // Without a scope nothing is set: every path may be changed.
-    let launched = launch(&context(&vex, &environment)).unwrap();
+    let launched = launch(&context(&vex)).unwrap();
     assert!(!launched.env.contains_key("VIK_SCOPE"));
     assert!(!launched.argv.iter().any(|arg| arg.starts_with("--scope")));
     let mut own = profile(Runtime::Vex);
@@ -167,13 +167,12 @@ fn vex_gets_its_scope_outside_of_the_arguments() {
 
 #[test]
 fn vex_gets_a_token_budget_for_every_model() {
-    let environment = environment();
     let limits = |own: Option<&str>, left: u64| {
         let mut profile = profile(Runtime::Vex);
         profile.provider = Some("local".into());
         let own = own.map(|own| ("max-tokens".to_owned(), ArgValue::Text(own.into())));
         profile.args = own.into_iter().collect();
-        let mut cx = context(&profile, &environment);
+        let mut cx = context(&profile);
         cx.budget.tokens = Some(left);
         let argv = launch(&cx).unwrap().argv;
         let shown = |pair: &[String]| (pair[0] == "--max-tokens").then(|| pair[1].clone());
@@ -187,11 +186,10 @@ fn vex_gets_a_token_budget_for_every_model() {
 
 #[test]
 fn vex_gets_a_cost_budget_when_the_price_is_known() {
-    let environment = environment();
     let limits = |change: &dyn Fn(&mut AgentProfile)| {
         let mut profile = profile(Runtime::Vex);
         change(&mut profile);
-        let mut cx = context(&profile, &environment);
+        let mut cx = context(&profile);
         cx.budget.usd = Some(MicroUsd::from_usd(1.5));
         let argv = launch(&cx).unwrap().argv;
         let shown =
@@ -227,14 +225,8 @@ fn vex_gets_a_cost_budget_when_the_price_is_known() {
 
 #[test]
 fn launch_with_every_profile_option() {
-    let environment = environment();
     let mut all = String::new();
-    for runtime in [
-        Runtime::Codex,
-        Runtime::ClaudeCode,
-        Runtime::Vex,
-        Runtime::Command,
-    ] {
+    for runtime in RUNTIMES {
         let mut profile = profile(runtime);
         profile.args = vec![
             ("c".to_owned(), ArgValue::List(vec!["a=1".into(), "b=2".into()])),
@@ -251,7 +243,7 @@ fn launch_with_every_profile_option() {
         profile.stream = true;
         profile.env = BTreeMap::from([("EXTRA".to_owned(), "1".to_owned())]);
         profile.env_pass = vec!["GITHUB_TOKEN".to_owned()];
-        let mut cx = context(&profile, &environment);
+        let mut cx = context(&profile);
         cx.is_root = true;
         cx.private_home = Some(Path::new("/private"));
         if runtime != Runtime::Command {
@@ -265,7 +257,6 @@ fn launch_with_every_profile_option() {
 
 #[test]
 fn permission_flag_overrides_the_profile() {
-    let environment = environment();
     for (runtime, flag, ours) in [
         (Runtime::Codex, "dangerously-bypass-approvals-and-sandbox", "-s"),
         (
@@ -276,7 +267,7 @@ fn permission_flag_overrides_the_profile() {
     ] {
         let mut profile = profile(runtime);
         profile.args = vec![(flag.to_owned(), ArgValue::Switch(true))];
-        let argv = launch(&context(&profile, &environment)).unwrap().argv;
+        let argv = launch(&context(&profile)).unwrap().argv;
         assert!(
             argv.contains(&format!("--{flag}")) && !argv.iter().any(|arg| arg == ours),
             "{argv:?}"
@@ -286,7 +277,6 @@ fn permission_flag_overrides_the_profile() {
 
 #[test]
 fn launch_refuses_flags_that_break_the_protocol() {
-    let environment = environment();
     for (runtime, flag, value) in [
         (Runtime::Codex, "m", "other"),
         (Runtime::Codex, "cd", "/elsewhere"),
@@ -297,7 +287,7 @@ fn launch_refuses_flags_that_break_the_protocol() {
     ] {
         let mut profile = profile(runtime);
         profile.args = vec![(flag.to_owned(), ArgValue::Text(value.to_owned()))];
-        let error = launch(&context(&profile, &environment)).unwrap_err();
+        let error = launch(&context(&profile)).unwrap_err();
         assert!(
             matches!(error, LaunchError::ReservedFlag { .. }),
             "{flag}: {error}"
@@ -311,7 +301,7 @@ fn launch_refuses_flags_that_break_the_protocol() {
         ),
         ("verbose".to_owned(), ArgValue::Switch(true)),
     ];
-    let argv = launch(&context(&same, &environment)).unwrap().argv;
+    let argv = launch(&context(&same)).unwrap().argv;
     assert_eq!(
         argv.iter()
             .filter(|arg| *arg == "--verbose" || *arg == "--output-format")
@@ -322,34 +312,29 @@ fn launch_refuses_flags_that_break_the_protocol() {
 
 #[test]
 fn launch_refuses_an_invalid_resume_id() {
-    let environment = environment();
     for runtime in [Runtime::Codex, Runtime::ClaudeCode] {
         let profile = profile(runtime);
-        let mut cx = context(&profile, &environment);
+        let mut cx = context(&profile);
         cx.resume = Some("nonsense");
         assert!(matches!(launch(&cx), Err(LaunchError::BadResumeId { .. })));
     }
     let command = profile(Runtime::Command);
-    let mut cx = context(&command, &environment);
+    let mut cx = context(&command);
     cx.resume = Some("x");
     assert!(matches!(launch(&cx), Err(LaunchError::CannotResume { .. })));
 }
 
 #[test]
 fn launch_refuses_an_incomplete_profile() {
-    let environment = environment();
     let mut codex = profile(Runtime::Codex);
     codex.model = None;
     assert_eq!(
-        launch(&context(&codex, &environment)),
+        launch(&context(&codex)),
         Err(LaunchError::NoModel { runtime: "codex" })
     );
     let mut command = profile(Runtime::Command);
     command.command.clear();
-    assert_eq!(
-        launch(&context(&command, &environment)),
-        Err(LaunchError::NoCommand)
-    );
+    assert_eq!(launch(&context(&command)), Err(LaunchError::NoCommand));
 }
 
 #[test]
@@ -362,8 +347,7 @@ fn launch_uses_the_program_of_the_profile() {
     );
     codex.command = vec!["/x/scripted".to_owned(), "--as".to_owned(), "codex".to_owned()];
     assert_eq!(driver.program(&codex), Some("/x/scripted"));
-    let environment = environment();
-    let argv = launch(&context(&codex, &environment)).unwrap().argv;
+    let argv = launch(&context(&codex)).unwrap().argv;
     assert_eq!(argv[..4], ["/x/scripted", "--as", "codex", "exec"]);
     let vex = profile(Runtime::Vex);
     assert_eq!(vik_agents::driver(Runtime::Vex).program(&vex), None);
@@ -371,14 +355,14 @@ fn launch_uses_the_program_of_the_profile() {
 
 #[test]
 fn terminal_session_resumes_the_conversation() {
-    let (id, environment) = ("01a1ffcd-34e9-78d1-bc6d-b647a491f028", environment());
+    let id = "01a1ffcd-34e9-78d1-bc6d-b647a491f028";
     for (runtime, expected) in [
         (Runtime::Codex, &["codex", "resume", "-m", id][..]),
         (Runtime::ClaudeCode, &["claude", "--model", "--resume", id]),
         (Runtime::Vex, &["exec", "--ask", "--resume", id]),
     ] {
         let profile = profile(runtime);
-        let mut cx = context(&profile, &environment);
+        let mut cx = context(&profile);
         cx.resume = Some(id);
         let argv = driver(runtime).terminal_session(&cx).unwrap().unwrap().argv;
         for part in expected {
@@ -391,19 +375,18 @@ fn terminal_session_resumes_the_conversation() {
         assert!(driver(runtime).terminal_session(&cx).is_err(), "{runtime:?}");
     }
     let command = profile(Runtime::Command);
-    let session = driver(Runtime::Command).terminal_session(&context(&command, &environment));
+    let session = driver(Runtime::Command).terminal_session(&context(&command));
     assert_eq!(session, Ok(None));
 }
 
 #[test]
 fn launch_of_agents_that_may_only_write_questions() {
-    let environment = environment();
     let mut all = String::new();
     let mut note = |name: &str, profile: &AgentProfile, in_sandbox| {
         let cx = LaunchContext {
             in_sandbox,
             questions: Some(Path::new("/state/a [1].questions")),
-            ..context(profile, &environment)
+            ..context(profile)
         };
         let launch = launch(&cx).unwrap();
         let is_relevant = |arg: &&String| {
@@ -448,12 +431,7 @@ fn file_for_questions_is_writable_by_permission_sandbox_and_flags() {
         let found = driver.can_write_questions(profile, files, input);
         assert_eq!(found, expected, "{profile:?} {files:?} {input:?}");
     };
-    for runtime in [
-        Runtime::Codex,
-        Runtime::ClaudeCode,
-        Runtime::Vex,
-        Runtime::Command,
-    ] {
+    for runtime in RUNTIMES {
         for files in [None, sandboxed, roomy] {
             check(&profile(runtime), files, InputMode::Prompt, true);
         }

@@ -12,7 +12,7 @@ mod steering;
 
 use std::path::Path;
 
-use vik_agents::{Adapter, InitialInput, driver};
+use vik_agents::{Adapter, AgentRequest, InitialInput, driver};
 use vik_core::workflow::{AgentProfile, OutputFormat, Runtime};
 
 const PROMPT: &str = "Do it, \"well\".\n";
@@ -44,4 +44,17 @@ fn interactive(runtime: Runtime) -> Box<dyn Adapter> {
     driver
         .interactive_adapter(&profile(runtime), None, &initial_input())
         .unwrap()
+}
+
+/// Reads lines and returns the events, as JSON, and the requests.
+fn read(adapter: &mut dyn Adapter, lines: &[&str]) -> (Vec<String>, Vec<AgentRequest>) {
+    let mut events = Vec::new();
+    let mut requests = Vec::new();
+    for line in lines {
+        adapter.line(line.as_bytes(), &mut |event| {
+            events.push(serde_json::to_string(&event).unwrap());
+        });
+        requests.append(&mut adapter.take_requests());
+    }
+    (events, requests)
 }

@@ -1,20 +1,13 @@
 //! The meaning of a session, line by line, for cases that the recordings do not cover.
 
 use vik_agents::{Adapter, AgentLive, Arriving, Conclusion, Exit};
-use vik_core::event::Event;
 use vik_core::outcome::{FailureClass, Usage};
 use vik_core::workflow::{ArgValue, Runtime};
 
-use crate::{adapter, profile};
+use crate::{adapter, profile, read};
 
 fn feed(adapter: &mut dyn Adapter, lines: &[&str]) -> Vec<String> {
-    let mut out = Vec::new();
-    for line in lines {
-        adapter.line(line.as_bytes(), &mut |event: Event<'_>| {
-            out.push(serde_json::to_string(&event).unwrap());
-        });
-    }
-    out
+    read(adapter, lines).0
 }
 
 fn conclude(runtime: Runtime, lines: &[&str], exit: Exit) -> Conclusion {

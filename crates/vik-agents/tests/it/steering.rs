@@ -6,7 +6,7 @@ use vik_core::message::Message;
 use vik_core::outcome::Usage;
 use vik_core::workflow::{ArgValue, Runtime};
 
-use crate::{initial_input, profile};
+use crate::{initial_input, profile, read};
 
 const ID: MessageId = MessageId(uuid::Uuid::from_u128(0x0123_4567_89ab_7def_8123_4567_89ab_cdef));
 const CODEX_START: [&str; 3] = [
@@ -27,19 +27,6 @@ fn steerable(runtime: Runtime) -> (Box<dyn Adapter>, Vec<AgentRequest>) {
         .unwrap();
     let requests = adapter.take_requests();
     (adapter, requests)
-}
-
-/// Reads lines and returns the events, as JSON, and the requests.
-fn read(adapter: &mut dyn Adapter, lines: &[&str]) -> (Vec<String>, Vec<AgentRequest>) {
-    let mut events = Vec::new();
-    let mut requests = Vec::new();
-    for line in lines {
-        adapter.line(line.as_bytes(), &mut |event| {
-            events.push(serde_json::to_string(&event).unwrap());
-        });
-        requests.append(&mut adapter.take_requests());
-    }
-    (events, requests)
 }
 
 fn message(interrupt: bool) -> Message {
