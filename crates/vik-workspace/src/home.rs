@@ -66,7 +66,7 @@ impl Layout {
         let home = match (root, vik_home) {
             (WorkspaceRoot::BesideWorkflow, _) => folder.join(".vik"),
             (WorkspaceRoot::UserHome, Some(home)) => {
-                std::path::absolute(&home).map_err(|source| WorkspaceError::Open { path: home, source })?
+                std::path::absolute(&home).map_err(WorkspaceError::io("open the folder", &home))?
             }
             (WorkspaceRoot::UserHome, None) => user_home()?.join(".vik"),
             (WorkspaceRoot::Path(path), _) => match path.strip_prefix('~') {
@@ -132,7 +132,7 @@ impl Layout {
                 private_dir(&self.home)?;
                 true
             }
-            Err(error) => return Err(WorkspaceError::open(&self.home)(error)),
+            Err(error) => return Err(WorkspaceError::io("open the folder", &self.home)(error)),
         };
         if !self.beside_workflow {
             return Ok(());
@@ -150,7 +150,7 @@ impl Layout {
         if ignore.symlink_metadata().is_ok() {
             return Ok(());
         }
-        write_private(&ignore, b"*\n").map_err(|source| WorkspaceError::Write { path: ignore, source })
+        write_private(&ignore, b"*\n").map_err(WorkspaceError::io("write", &ignore))
     }
 
     /// The path of the workflow file: absolute, with the links of its folder resolved.
@@ -344,7 +344,7 @@ pub fn absolute_workflow_path(path: &Path) -> Result<PathBuf, WorkspaceError> {
             });
         }
     };
-    let absolute = std::path::absolute(path).map_err(WorkspaceError::open(path))?;
+    let absolute = std::path::absolute(path).map_err(WorkspaceError::io("open the folder", path))?;
     let folder = absolute.parent().unwrap_or(Path::new("/"));
     let folder = std::fs::canonicalize(folder).unwrap_or_else(|_| normalize(folder));
     Ok(folder.join(name))
@@ -435,13 +435,13 @@ fn claim(root: &Path, workflow_path: &Path) -> Result<bool, WorkspaceError> {
     let mut content = bytes.to_vec();
     content.push(b'\n');
     let path = root.join(OWNER_FILE);
-    write_atomic(&path, &content).map_err(|source| WorkspaceError::Write { path, source })?;
+    write_atomic(&path, &content).map_err(WorkspaceError::io("write", &path))?;
     // If two processes write at once, the last one wins, and the first one detects it here.
     Ok(owner(root).is_some_and(|owner| owner == bytes))
 }
 
 fn private_dir(path: &Path) -> Result<(), WorkspaceError> {
-    create_private_dir_all(path).map_err(WorkspaceError::create_folder(path))
+    create_private_dir_all(path).map_err(WorkspaceError::io("create the folder", path))
 }
 
 /// Creates a private folder if it is missing. The mode of an existing folder is the choice of its

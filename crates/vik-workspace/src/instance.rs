@@ -151,7 +151,7 @@ impl InstanceDir {
     /// When a folder cannot be created, or the folder of the socket belongs to another user.
     pub fn create(&self) -> Result<(), WorkspaceError> {
         let create = |path: &Path| {
-            super::fs::create_private_dir_all(path).map_err(WorkspaceError::create_folder(path))
+            super::fs::create_private_dir_all(path).map_err(WorkspaceError::io("create the folder", path))
         };
         create(&self.path)?;
         if self.socket_dir != self.path {
@@ -187,9 +187,9 @@ fn own_folder(path: &Path) -> Result<(), WorkspaceError> {
     {
         Ok(()) => return Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(WorkspaceError::create_folder(path)(error)),
+        Err(error) => return Err(WorkspaceError::io("create the folder", path)(error)),
     }
-    let metadata = std::fs::symlink_metadata(path).map_err(WorkspaceError::open(path))?;
+    let metadata = std::fs::symlink_metadata(path).map_err(WorkspaceError::io("open the folder", path))?;
     let ours =
         metadata.is_dir() && metadata.uid() == nix::unistd::getuid().as_raw() && metadata.mode() & 0o077 == 0;
     if ours {

@@ -46,13 +46,13 @@ impl Workspace {
     /// # Errors
     /// When the creating record cannot be removed.
     pub fn mark_ready(&self) -> Result<(), WorkspaceError> {
-        let empty = is_empty(&self.dir).map_err(WorkspaceError::open(&self.path))?;
+        let empty = is_empty(&self.dir).map_err(WorkspaceError::io("open the folder", &self.path))?;
         if empty {
             // A workspace that a hook left empty on purpose must not look like one that a person
             // has emptied.
             let note = empty_note(&self.record);
             write_atomic(&note, folder_id(&self.dir, &self.path)?.as_bytes())
-                .map_err(|source| WorkspaceError::Write { path: note, source })?;
+                .map_err(WorkspaceError::io("write", &note))?;
         }
         remove_record(&self.record)
     }
@@ -119,11 +119,11 @@ pub fn prepare(layout: &Layout, issue: &IssueId, made_by_hook: bool) -> Result<P
     let half_made = record.symlink_metadata().is_ok();
     if half_made {
         // An attempt that failed or died left it incomplete. Anything may be there.
-        removal::remove_at(&issues, OsStr::new(&name)).map_err(WorkspaceError::remove(&path))?;
+        removal::remove_at(&issues, OsStr::new(&name)).map_err(WorkspaceError::io("remove", &path))?;
         remove_record(&layout.last_snapshot(issue))?;
     }
     if let Some(dir) = open_folder(&issues, OsStr::new(&name), &path)? {
-        let empty = is_empty(&dir).map_err(WorkspaceError::open(&path))?;
+        let empty = is_empty(&dir).map_err(WorkspaceError::io("open the folder", &path))?;
         let made_empty = || -> Result<bool, WorkspaceError> {
             let noted = read(&empty_note(&record)).unwrap_or_default();
             Ok(noted == folder_id(&dir, &path)?.as_bytes())
@@ -147,7 +147,7 @@ pub fn prepare(layout: &Layout, issue: &IssueId, made_by_hook: bool) -> Result<P
     remove_record(&layout.git_record(issue))?;
     // A folder that a power cut removes is created again: nothing here needs to be on the disk yet.
     mkdirat(&issues, name.as_str(), Mode::from_bits_truncate(FOLDER_MODE))
-        .map_err(|error| WorkspaceError::create_folder(&path)(error.into()))?;
+        .map_err(|error| WorkspaceError::io("create the folder", &path)(error.into()))?;
     match open_folder(&issues, OsStr::new(&name), &path)? {
         Some(dir) => {
             let workspace = Workspace { path, dir, record };
@@ -210,7 +210,7 @@ pub fn remove(layout: &Layout, issue: &IssueId) -> Result<Removed, WorkspaceErro
     }
     let issues = open_issues(layout)?;
     let mut removed = removal::remove_at(&issues, OsStr::new(&folder_name(issue)))
-        .map_err(WorkspaceError::remove(&layout.issue_dir(issue)))?;
+        .map_err(WorkspaceError::io("remove", &layout.issue_dir(issue)))?;
     for path in [layout.scratch_dir(issue), layout.issue_homes_dir(issue)] {
         removed.bytes += remove_beside(&path)?.bytes;
     }
@@ -234,7 +234,7 @@ pub fn remove_beside(path: &Path) -> Result<Removed, WorkspaceError> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Ok(Removed::default());
     };
-    let fail = WorkspaceError::remove(path);
+    let fail = WorkspaceError::io("remove", path);
     let _turn = REMOVAL_BESIDE.lock().unwrap_or_else(PoisonError::into_inner);
     match nix::fcntl::open(folder, FOLDER, Mode::empty()) {
         Ok(folder) => {
@@ -253,30 +253,30 @@ pub fn remove_beside(path: &Path) -> Result<Removed, WorkspaceError> {
 /// When something cannot be removed.
 pub fn sweep(layout: &Layout) -> Result<(), WorkspaceError> {
     let service = layout.service_dir();
-    sweep_views(&service).map_err(WorkspaceError::remove(&service))?;
+    sweep_views(&service).map_err(WorkspaceError::io("remove", &service))?;
     for path in layout.folders_of_issues() {
         match nix::fcntl::open(&path, FOLDER, Mode::empty()) {
-            Ok(folder) => removal::sweep(&folder).map_err(WorkspaceError::remove(&path))?,
+            Ok(folder) => removal::sweep(&folder).map_err(WorkspaceError::io("remove", &path))?,
             Err(Errno::ENOENT) => {}
-            Err(error) => return Err(WorkspaceError::remove(&path)(error.into())),
+            Err(error) => return Err(WorkspaceError::io("remove", &path)(error.into())),
         }
     }
     if layout.issues_dir().symlink_metadata().is_err() {
         return Ok(());
     }
     let issues = open_issues(layout)?;
-    removal::sweep(&issues).map_err(WorkspaceError::remove(&layout.issues_dir()))
+    removal::sweep(&issues).map_err(WorkspaceError::io("remove", &layout.issues_dir()))
 }
 
 /// Opens `<home>/workflows/<key>/issues`. Below the home no component of the path may be a link.
 fn open_issues(layout: &Layout) -> Result<OwnedFd, WorkspaceError> {
     let mut path = layout.home().to_owned();
-    let mut dir = open_own_folder(&path).map_err(WorkspaceError::open(&path))?;
+    let mut dir = open_own_folder(&path).map_err(WorkspaceError::io("open the folder", &path))?;
     let issues = layout.issues_dir();
     let below = issues.strip_prefix(layout.home()).unwrap_or(Path::new(""));
     for part in below.components() {
         path.push(part);
-        let missing = || WorkspaceError::open(&path)(io::ErrorKind::NotFound.into());
+        let missing = || WorkspaceError::io("open the folder", &path)(io::ErrorKind::NotFound.into());
         dir = open_folder(&dir, part.as_os_str(), &path)?.ok_or_else(missing)?;
     }
     Ok(dir)
@@ -294,14 +294,14 @@ fn open_folder(parent: &OwnedFd, name: &OsStr, path: &Path) -> Result<Option<Own
                 Ok(SFlag::S_IFLNK) => "a link",
                 Ok(SFlag::S_IFREG) => "a file",
                 Ok(_) => "a special file",
-                Err(_) => return Err(WorkspaceError::open(path)(error.into())),
+                Err(_) => return Err(WorkspaceError::io("open the folder", path)(error.into())),
             };
             Err(WorkspaceError::NotAFolder {
                 path: path.to_owned(),
                 kind,
             })
         }
-        Err(error) => Err(WorkspaceError::open(path)(error.into())),
+        Err(error) => Err(WorkspaceError::io("open the folder", path)(error.into())),
     }
 }
 
@@ -328,12 +328,12 @@ fn empty_note(record: &Path) -> PathBuf {
 
 /// Returns an identifier that differs from that of any other folder in the same place.
 fn folder_id(dir: &OwnedFd, path: &Path) -> Result<String, WorkspaceError> {
-    let stat = fstat(dir).map_err(|error| WorkspaceError::open(path)(error.into()))?;
+    let stat = fstat(dir).map_err(|error| WorkspaceError::io("open the folder", path)(error.into()))?;
     Ok(format!("{} {}\n", stat.st_dev, stat.st_ino))
 }
 
 fn write_record(record: &Path, issue: &IssueId) -> Result<(), WorkspaceError> {
-    let fail = WorkspaceError::write(record);
+    let fail = WorkspaceError::io("write", record);
     match std::fs::remove_file(empty_note(record)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(fail(error)),
         _ => {}
@@ -342,7 +342,7 @@ fn write_record(record: &Path, issue: &IssueId) -> Result<(), WorkspaceError> {
 }
 
 fn remove_record(record: &Path) -> Result<(), WorkspaceError> {
-    let fail = WorkspaceError::remove(record);
+    let fail = WorkspaceError::io("remove", record);
     match std::fs::remove_file(record) {
         Ok(()) => record.parent().map_or(Ok(()), sync_dir).map_err(fail),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -57,12 +57,6 @@ pub enum WorkspaceError {
     /// Neither the environment nor the user database has the home directory.
     #[error("cannot determine the home directory")]
     NoHomeDirectory,
-    #[error("cannot create the folder {}", path.display())]
-    CreateFolder { path: PathBuf, source: io::Error },
-    #[error("cannot write {}", path.display())]
-    Write { path: PathBuf, source: io::Error },
-    #[error("cannot open the folder {}", path.display())]
-    Open { path: PathBuf, source: io::Error },
     /// Something that is no folder is where a folder of Vik's belongs.
     #[error("{} is {kind}, not a folder; Vik does not follow it", path.display())]
     NotAFolder {
@@ -76,43 +70,18 @@ pub enum WorkspaceError {
     /// The folder was replaced by another one while it was in use.
     #[error("{} was replaced while it was in use", path.display())]
     Replaced { path: PathBuf },
-    #[error("cannot lock {}", path.display())]
-    Lock { path: PathBuf, source: io::Error },
-    #[error("cannot remove {}", path.display())]
-    Remove { path: PathBuf, source: io::Error },
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        action: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
 }
 
 impl WorkspaceError {
-    pub(crate) fn create_folder(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
-        move |source| Self::CreateFolder {
-            path: path.to_owned(),
-            source,
-        }
-    }
-
-    pub(crate) fn write(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
-        move |source| Self::Write {
-            path: path.to_owned(),
-            source,
-        }
-    }
-
-    pub(crate) fn open(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
-        move |source| Self::Open {
-            path: path.to_owned(),
-            source,
-        }
-    }
-
-    pub(crate) fn lock(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
-        move |source| Self::Lock {
-            path: path.to_owned(),
-            source,
-        }
-    }
-
-    pub(crate) fn remove(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
-        move |source| Self::Remove {
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Self + Copy {
+        move |source| Self::Io {
+            action,
             path: path.to_owned(),
             source,
         }

@@ -34,9 +34,7 @@ impl WorkspaceLock {
 /// # Errors
 /// When the locks cannot be found or opened.
 pub fn lock(layout: &Layout, issue: &IssueId) -> Result<Option<WorkspaceLock>, WorkspaceError> {
-    let folder = layout.records_dir();
-    private::create_private_dir_all(&folder)
-        .map_err(|source| WorkspaceError::CreateFolder { path: folder, source })?;
+    create_records_dir(layout)?;
     let Some(held) = try_lock(&layout.issue_lock(issue))? else {
         return Ok(None);
     };
@@ -60,9 +58,7 @@ pub fn lock_free_stages(
     issue: &IssueId,
     held: usize,
 ) -> Result<Option<Vec<FileLock>>, WorkspaceError> {
-    let folder = layout.records_dir();
-    private::create_private_dir_all(&folder)
-        .map_err(|source| WorkspaceError::CreateFolder { path: folder, source })?;
+    create_records_dir(layout)?;
     let mut paths = stage_locks(&layout.stage_locks_dir(issue))?;
     paths.insert(0, layout.issue_lock(issue));
     let locks: Vec<FileLock> = paths
@@ -72,8 +68,13 @@ pub fn lock_free_stages(
     Ok((paths.len() - locks.len() <= held).then_some(locks))
 }
 
+fn create_records_dir(layout: &Layout) -> Result<(), WorkspaceError> {
+    let folder = layout.records_dir();
+    private::create_private_dir_all(&folder).map_err(WorkspaceError::io("create the folder", &folder))
+}
+
 fn try_lock(path: &Path) -> Result<Option<FileLock>, WorkspaceError> {
-    FileLock::try_acquire(path).map_err(WorkspaceError::lock(path))
+    FileLock::try_acquire(path).map_err(WorkspaceError::io("lock", path))
 }
 
 fn stage_locks(folder: &Path) -> Result<Vec<PathBuf>, WorkspaceError> {
@@ -81,5 +82,5 @@ fn stage_locks(folder: &Path) -> Result<Vec<PathBuf>, WorkspaceError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect()),
     };
-    names.map_err(WorkspaceError::open(folder))
+    names.map_err(WorkspaceError::io("open the folder", folder))
 }
