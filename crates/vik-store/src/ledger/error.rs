@@ -57,12 +57,9 @@ pub enum LedgerError {
     Busy { path: PathBuf },
     /// The changes contradict the contents of the ledger.
     #[error("{path} rejects a change that contradicts its contents")]
-    Refused { path: PathBuf, source: rusqlite::Error },
+    Refused { path: PathBuf, source: Cause },
     #[error("cannot use {path}")]
-    Io { path: PathBuf, source: io::Error },
-    /// Any other error of SQLite.
-    #[error("cannot use {path}")]
-    Sqlite { path: PathBuf, source: rusqlite::Error },
+    Other { path: PathBuf, source: Cause },
     /// The writer thread has ended.
     #[error("the writer of the ledger has ended")]
     Stopped,
@@ -103,7 +100,7 @@ impl LedgerError {
             Self::Network { .. } => "set `workspace.root` or VIK_HOME to a folder on a local disk",
             Self::Busy { .. } => "stop the other process: `vik status` shows whether a daemon is running",
             Self::Refused { .. } => "restart Vik; if the error returns, report it with the log",
-            Self::Io { .. } | Self::Sqlite { .. } | Self::Stopped => return None,
+            Self::Other { .. } | Self::Stopped => return None,
         })
     }
 
@@ -118,35 +115,27 @@ impl LedgerError {
     /// Classifies an error of SQLite.
     pub(super) fn of(path: &Path, source: rusqlite::Error) -> Self {
         let path = path.to_owned();
-        let rusqlite::Error::SqliteFailure(failure, message) = &source else {
-            return Self::Sqlite { path, source };
-        };
-        match failure.extended_code & 0xff {
-            ffi::SQLITE_NOTADB | ffi::SQLITE_CORRUPT => {
-                let detail = message.clone().unwrap_or_else(|| failure.to_string());
-                Self::Corrupt { path, detail }
-            }
-            ffi::SQLITE_FULL => Self::Full {
-                path,
-                source: source.into(),
+        let code = match &source {
+            rusqlite::Error::SqliteFailure(failure, message) => match failure.extended_code & 0xff {
+                ffi::SQLITE_NOTADB | ffi::SQLITE_CORRUPT => {
+                    let detail = message.clone().unwrap_or_else(|| failure.to_string());
+                    return Self::Corrupt { path, detail };
+                }
+                _ => failure.extended_code,
             },
+            _ => ffi::SQLITE_ERROR,
+        };
+        let source = source.into();
+        match code & 0xff {
             // The shared index of the write-ahead log is a file too, and the first one to need
             // space.
-            ffi::SQLITE_IOERR if failure.extended_code == ffi::SQLITE_IOERR_SHMSIZE => Self::Full {
-                path,
-                source: source.into(),
-            },
-            ffi::SQLITE_IOERR => Self::Disk {
-                path,
-                source: source.into(),
-            },
-            ffi::SQLITE_READONLY | ffi::SQLITE_CANTOPEN | ffi::SQLITE_PERM => Self::ReadOnly {
-                path,
-                source: source.into(),
-            },
+            _ if code == ffi::SQLITE_IOERR_SHMSIZE => Self::Full { path, source },
+            ffi::SQLITE_FULL => Self::Full { path, source },
+            ffi::SQLITE_IOERR => Self::Disk { path, source },
+            ffi::SQLITE_READONLY | ffi::SQLITE_CANTOPEN | ffi::SQLITE_PERM => Self::ReadOnly { path, source },
             ffi::SQLITE_BUSY | ffi::SQLITE_LOCKED => Self::Busy { path },
             ffi::SQLITE_CONSTRAINT => Self::Refused { path, source },
-            _ => Self::Sqlite { path, source },
+            _ => Self::Other { path, source },
         }
     }
 
@@ -162,20 +151,15 @@ impl LedgerError {
     /// Classifies an error of the operating system.
     pub(super) fn of_io(path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
-        match source.kind() {
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Self::ReadOnly {
-                path,
-                source: source.into(),
-            },
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full {
-                path,
-                source: source.into(),
-            },
-            _ if source.raw_os_error() == Some(EIO) => Self::Disk {
-                path,
-                source: source.into(),
-            },
-            _ => Self::Io { path, source },
+        let (kind, code) = (source.kind(), source.raw_os_error());
+        let source = source.into();
+        match kind {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                Self::ReadOnly { path, source }
+            }
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full { path, source },
+            _ if code == Some(EIO) => Self::Disk { path, source },
+            _ => Self::Other { path, source },
         }
     }
 

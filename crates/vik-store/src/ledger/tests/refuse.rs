@@ -99,7 +99,7 @@ fn system_errors_are_classified() {
     ));
     assert!(matches!(
         classified(io::ErrorKind::NotFound),
-        LedgerError::Io { .. }
+        LedgerError::Other { .. }
     ));
     let broken = || io::Error::from_raw_os_error(nix::libc::EIO);
     let error = LedgerError::of_io(Path::new("db"), broken());
