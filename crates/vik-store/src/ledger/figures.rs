@@ -11,9 +11,7 @@ use vik_core::outcome::{FailureClass, Outcome};
 
 use super::LedgerError;
 use super::read::{ESTIMATED, Reader};
-use super::sql::{
-    read_optional_time, read_optional_variant, read_run, read_spend, read_text, read_time, read_variant, time,
-};
+use super::sql::{optional, read_run, read_spend, read_text, read_time, read_variant, time};
 
 /// The figures of one attempt, whose text is borrowed from its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,7 +131,7 @@ impl IssueEnd {
     /// Adds a run from its columns `id`, `over_at` and `succeeded`. Of runs that ended at the same
     /// time, the one with the latest id counts.
     fn add(&mut self, run: &Row<'_>, until: Timestamp) -> rusqlite::Result<()> {
-        let over_at = read_optional_time(run, 1)?.filter(|at| *at < until);
+        let over_at = optional(run, 1, read_time)?.filter(|at| *at < until);
         let Some(over_at) = over_at else {
             *self = Self::Open;
             return Ok(());
@@ -158,12 +156,12 @@ impl IssueEnd {
 }
 
 fn figures<'a>(row: &'a Row<'_>) -> rusqlite::Result<StoredFigures<'a>> {
-    let ended = match read_optional_time(row, 5)? {
+    let ended = match optional(row, 5, read_time)? {
         None => None,
         Some(at) => Some(EndedFigures {
             at,
             outcome: read_variant(row, 6)?,
-            failure_class: read_optional_variant(row, 7)?,
+            failure_class: optional(row, 7, read_variant)?,
             charged: read_spend(row, 8)?,
             estimated: read_spend(row, 10)?,
         }),

@@ -13,8 +13,7 @@ use vik_core::machine::IssueMachine;
 
 use super::files::Files;
 use super::sql::{
-    read_attempt_id, read_day, read_json, read_name, read_optional_attempt_id, read_optional_name,
-    read_optional_run, read_optional_time, read_run, read_spend, read_time, read_variant,
+    optional, read_attempt_id, read_day, read_json, read_name, read_run, read_spend, read_time, read_variant,
 };
 use super::{LedgerError, retention, schema, write};
 
@@ -288,14 +287,14 @@ fn started(row: &Row<'_>) -> rusqlite::Result<StartedAttempt> {
         agent: read_name(row, 4)?,
         attempt: row.get(5)?,
         at: read_time(row, 6)?,
-        resumed_from: read_optional_attempt_id(row, 7)?,
+        resumed_from: optional(row, 7, read_attempt_id)?,
     })
 }
 
 /// Reads one row of [`ATTEMPTS`].
 pub(super) fn attempt(row: &Row<'_>) -> rusqlite::Result<StoredAttempt> {
     let started = started(row)?;
-    let ended = match read_optional_time(row, 8)? {
+    let ended = match optional(row, 8, read_time)? {
         None => None,
         Some(at) => Some(EndedAttempt {
             attempt_id: started.attempt_id,
@@ -314,10 +313,10 @@ pub(super) const DECISIONS: &str = "SELECT at, issue, stage, run, session, kind,
 pub(super) fn decision(row: &Row<'_>) -> rusqlite::Result<Decision> {
     Ok(Decision {
         at: read_time(row, 0)?,
-        issue: read_optional_name(row, 1)?,
-        stage: read_optional_name(row, 2)?,
-        run: read_optional_run(row, 3)?,
-        attempt_id: read_optional_attempt_id(row, 4)?,
+        issue: optional(row, 1, read_name)?,
+        stage: optional(row, 2, read_name)?,
+        run: optional(row, 3, read_run)?,
+        attempt_id: optional(row, 4, read_attempt_id)?,
         kind: row.get::<_, String>(5)?.into(),
         detail: row.get(6)?,
     })

@@ -8,7 +8,7 @@ use vik_core::outcome::Outcome;
 
 use super::LedgerError;
 use super::read::Reader;
-use super::sql::{read_name, read_optional_time, read_run, read_text, time};
+use super::sql::{optional, read_name, read_run, read_text, read_time, time};
 
 /// A run as the ledger stores it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -158,7 +158,7 @@ fn run(row: &Row<'_>) -> rusqlite::Result<StoredRun> {
         stage: read_name(row, 3)?,
         attempts: row.get(4)?,
         phase: row.get(5)?,
-        over_at: read_optional_time(row, 6)?,
+        over_at: optional(row, 6, read_time)?,
         succeeded: row.get(7)?,
     })
 }

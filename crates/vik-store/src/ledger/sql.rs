@@ -36,7 +36,7 @@ where
         .map_err(|error| rusqlite::Error::FromSqlConversionFailure(at, Type::Text, Box::new(error)))
 }
 
-fn optional<T>(
+pub(super) fn optional<T>(
     row: &Row<'_>,
     at: usize,
     read: impl Fn(&Row<'_>, usize) -> rusqlite::Result<T>,
@@ -83,10 +83,6 @@ fn fixed_time(text: &[u8]) -> Option<Timestamp> {
     Offset::UTC.to_timestamp(date.to_datetime(time)).ok()
 }
 
-pub(super) fn read_optional_time(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Timestamp>> {
-    optional(row, at, read_time)
-}
-
 pub(super) fn read_day(row: &Row<'_>, at: usize) -> rusqlite::Result<Date> {
     text(row, at, str::parse)
 }
@@ -95,28 +91,13 @@ pub(super) fn read_attempt_id(row: &Row<'_>, at: usize) -> rusqlite::Result<Atte
     text(row, at, Uuid::try_parse).map(AttemptId)
 }
 
-pub(super) fn read_optional_attempt_id(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<AttemptId>> {
-    optional(row, at, read_attempt_id)
-}
-
 pub(super) fn read_run(row: &Row<'_>, at: usize) -> rusqlite::Result<RunId> {
     text(row, at, Uuid::try_parse).map(RunId)
-}
-
-pub(super) fn read_optional_run(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<RunId>> {
-    optional(row, at, read_run)
 }
 
 /// Reads a name that is text in JSON too, such as an id or a variant of an enum.
 pub(super) fn read_name<T: for<'a> From<&'a str>>(row: &Row<'_>, at: usize) -> rusqlite::Result<T> {
     Ok(read_text(row, at)?.into())
-}
-
-pub(super) fn read_optional_name<T: for<'a> From<&'a str>>(
-    row: &Row<'_>,
-    at: usize,
-) -> rusqlite::Result<Option<T>> {
-    optional(row, at, read_name)
 }
 
 pub(super) fn read_json<T: DeserializeOwned>(row: &Row<'_>, at: usize) -> rusqlite::Result<T> {
@@ -128,13 +109,6 @@ pub(super) fn read_variant<T: DeserializeOwned>(row: &Row<'_>, at: usize) -> rus
     text(row, at, |name| {
         T::deserialize(StrDeserializer::<ValueError>::new(name))
     })
-}
-
-pub(super) fn read_optional_variant<T: DeserializeOwned>(
-    row: &Row<'_>,
-    at: usize,
-) -> rusqlite::Result<Option<T>> {
-    optional(row, at, read_variant)
 }
 
 /// Reads tokens, and money from the next column.
