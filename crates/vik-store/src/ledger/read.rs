@@ -187,19 +187,7 @@ impl Reader {
     /// # Errors
     /// Returns an error if it cannot be read.
     pub fn parked(&self) -> Result<Vec<StoredParked>, LedgerError> {
-        self.list(
-            "SELECT run, issue, stage, reason, since FROM parked ORDER BY since, run",
-            [],
-            |row| {
-                Ok(StoredParked {
-                    run: read_run(row, 0)?,
-                    issue: read_name(row, 1)?,
-                    stage: read_name(row, 2)?,
-                    reason: row.get(3)?,
-                    since: read_time(row, 4)?,
-                })
-            },
-        )
+        self.list(&format!("{PARKED} ORDER BY since, run"), [], parked)
     }
 
     /// Returns whether [`Ledger::delete_history`](super::Ledger::delete_history) would delete
@@ -305,6 +293,18 @@ pub(super) fn attempt(row: &Row<'_>) -> rusqlite::Result<StoredAttempt> {
         }),
     };
     Ok(StoredAttempt { started, ended })
+}
+
+pub(super) const PARKED: &str = "SELECT run, issue, stage, reason, since FROM parked";
+
+pub(super) fn parked(row: &Row<'_>) -> rusqlite::Result<StoredParked> {
+    Ok(StoredParked {
+        run: read_run(row, 0)?,
+        issue: read_name(row, 1)?,
+        stage: read_name(row, 2)?,
+        reason: row.get(3)?,
+        since: read_time(row, 4)?,
+    })
 }
 
 pub(super) const DECISIONS: &str = "SELECT at, issue, stage, run, session, kind, detail, id FROM decisions";

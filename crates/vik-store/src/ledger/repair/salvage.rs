@@ -10,13 +10,13 @@ use jiff::civil::Date;
 use rusqlite::{Connection, Row};
 use serde_json::json;
 use vik_core::changes::{Decision, RunOver};
-use vik_core::ids::{AttemptId, IssueId, RunId, StageName};
+use vik_core::ids::{AttemptId, IssueId};
 use vik_core::issue::Issue;
 use vik_core::limits::Charges;
 use vik_core::machine::{IssueMachine, LifetimeUsage, ParkReason};
 use vik_core::time::{Mono, Now};
 
-use crate::ledger::read::{self, StoredAttempt};
+use crate::ledger::read::{self, StoredAttempt, StoredParked};
 use crate::ledger::sql::{read_name, read_run, read_spend, read_time, read_variant};
 use crate::ledger::{commits, retention, write};
 
@@ -176,9 +176,9 @@ fn machines(db: &Connection) -> BTreeMap<IssueId, IssueMachine> {
     );
     let parked = rows(
         db,
-        "SELECT run, issue, stage, reason, since FROM parked ORDER BY run",
-        |parked: &ParkedRow| parked.run,
-        ParkedRow::read,
+        &format!("{} ORDER BY run", read::PARKED),
+        |(parked, _): &(StoredParked, ParkReason)| parked.run,
+        |row| Ok((read::parked(row)?, read_variant(row, 3)?)),
     );
     issues
         .into_iter()
@@ -198,14 +198,6 @@ struct IssueRow {
     life: LifetimeUsage,
     /// The complete machine, if it can be read.
     machine: Option<IssueMachine>,
-}
-
-struct ParkedRow {
-    run: RunId,
-    issue: IssueId,
-    stage: StageName,
-    reason: ParkReason,
-    since: Timestamp,
 }
 
 impl IssueRow {
@@ -230,39 +222,22 @@ impl IssueRow {
     }
 
     /// Returns the machine; if it cannot be read, builds one from the other columns.
-    fn machine(self, parked: &[ParkedRow]) -> Option<IssueMachine> {
+    fn machine(self, parked: &[(StoredParked, ParkReason)]) -> Option<IssueMachine> {
         if let Some(mut machine) = self.machine {
             machine.raise_usage(&self.life);
             return Some(machine);
         }
         let mut machine = IssueMachine::new(issue(&self.id, &self.title, &self.state)?, self.life);
         machine.pause(self.paused);
-        for parked in parked.iter().filter(|parked| parked.issue == self.id) {
+        for (parked, reason) in parked.iter().filter(|(parked, _)| parked.issue == self.id) {
             let since = Now {
                 wall: parked.since,
                 mono: Mono(Duration::ZERO),
             };
-            machine.park(
-                (&parked.stage, &self.state),
-                parked.run,
-                parked.reason,
-                None,
-                since,
-            );
+            let stage = (&parked.stage, self.state.as_str());
+            machine.park(stage, parked.run, *reason, None, since);
         }
         Some(machine)
-    }
-}
-
-impl ParkedRow {
-    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
-        Ok(Self {
-            run: read_run(row, 0)?,
-            issue: read_name(row, 1)?,
-            stage: read_name(row, 2)?,
-            reason: read_variant(row, 3)?,
-            since: read_time(row, 4)?,
-        })
     }
 }
 
