@@ -151,13 +151,13 @@ impl Ledger {
     /// Commits changes, in the order of the calls. The result resolves when they are on the disk;
     /// they are committed even if the caller does not wait for it. If thousands of commits are
     /// waiting, the call itself blocks until there is room.
-    pub fn commit(&self, changes: Changes) -> Commit {
+    pub fn commit(&self, changes: Changes) -> Answer<()> {
         let (done, commit) = oneshot::channel();
         if let Some((queue, _)) = &self.open {
             // Without a writer the sender is dropped, which the receiver reports as an error.
             let _ = queue.send(Request::Commit(Item { changes, done }));
         }
-        Commit(commit)
+        Answer(commit)
     }
 
     /// Deletes up to `limit` attempts that ended before this time and whose run is over, with their
@@ -178,13 +178,13 @@ impl Ledger {
 
     /// Returns the machines of these issues, as far as there are any. They contain the changes of
     /// all earlier calls of [`Ledger::commit`].
-    pub fn recall(&self, issues: Vec<IssueId>) -> Recall {
+    pub fn recall(&self, issues: Vec<IssueId>) -> Answer<Vec<IssueMachine>> {
         let (answer, recall) = oneshot::channel();
         if let Some((queue, _)) = &self.open {
             // Without a writer the sender is dropped, which the receiver reports as an error.
             let _ = queue.send(Request::Recall { issues, answer });
         }
-        Recall(recall)
+        Answer(recall)
     }
 
     /// Commits the waiting changes and closes the database.
@@ -213,47 +213,23 @@ impl Drop for Ledger {
     }
 }
 
+/// What the thread of the ledger answers: of a [`Ledger::commit`], that its changes are stored.
 #[derive(Debug)]
 #[must_use = "nothing may take effect before it is committed"]
-pub struct Commit(oneshot::Receiver<Result<(), CommitError>>);
+pub struct Answer<T>(oneshot::Receiver<Result<T, CommitError>>);
 
-impl Commit {
-    /// Blocks until the commit has finished, outside of async code.
-    ///
-    /// # Errors
-    /// Returns an error if the changes were not stored.
-    pub fn wait(self) -> Result<(), CommitError> {
-        self.0.blocking_recv().unwrap_or_else(|_| Err(stopped()))
-    }
-}
-
-impl Future for Commit {
-    type Output = Result<(), CommitError>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.0)
-            .poll(cx)
-            .map(|result| result.unwrap_or_else(|_| Err(stopped())))
-    }
-}
-
-/// The answer to [`Ledger::recall`].
-#[derive(Debug)]
-#[must_use = "the answer is in the result"]
-pub struct Recall(oneshot::Receiver<Result<Vec<IssueMachine>, CommitError>>);
-
-impl Recall {
+impl<T> Answer<T> {
     /// Blocks until the answer is there, outside of async code.
     ///
     /// # Errors
-    /// Returns an error if a machine cannot be read.
-    pub fn wait(self) -> Result<Vec<IssueMachine>, CommitError> {
+    /// Returns an error if the changes were not stored, or a machine cannot be read.
+    pub fn wait(self) -> Result<T, CommitError> {
         self.0.blocking_recv().unwrap_or_else(|_| Err(stopped()))
     }
 }
 
-impl Future for Recall {
-    type Output = Result<Vec<IssueMachine>, CommitError>;
+impl<T> Future for Answer<T> {
+    type Output = Result<T, CommitError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         Pin::new(&mut self.0)
