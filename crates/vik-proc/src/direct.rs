@@ -286,15 +286,8 @@ fn image(spec: &DirectSpec<'_>, mark: &Mark) -> io::Result<Image> {
             .collect::<Result<_, _>>()?,
         cwd: c_string(spec.cwd.as_os_str())?,
         stdio: spec.stdio.each_ref().map(AsRawFd::as_raw_fd),
-        open_files: None,
-        umask: None,
-        tasks: None,
-        entrance: None,
-        #[cfg(target_os = "linux")]
-        gate: None,
         fence: spec.fence.cloned(),
-        passed: Vec::new(),
-        deaf: false,
         terminal: spec.terminal,
+        ..Image::default()
     })
 }

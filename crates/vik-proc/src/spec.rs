@@ -14,7 +14,7 @@ use crate::sandbox::{Overrun, Sandbox};
 pub const SHIM_VERB: &str = "__shim";
 
 /// The description of one agent (or one short command) for the shim that starts it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShimSpec {
     /// The program. A name without a slash is searched in the absolute folders of the `PATH` in
     /// [`env`](Self::env). Relative folders are skipped, as the working directory may be hostile.
@@ -92,7 +92,7 @@ impl ShimSpec {
             census: self.census,
             orphan_grace: self.orphan_grace,
             control: self.control,
-            ..Self::new("", "")
+            ..Self::default()
         }
     }
 
@@ -101,24 +101,8 @@ impl ShimSpec {
     pub fn new(program: impl Into<OsString>, cwd: impl Into<PathBuf>) -> Self {
         Self {
             program: program.into(),
-            args: Vec::new(),
             cwd: cwd.into(),
-            env: Vec::new(),
-            mark: None,
-            stdin: Stdin::Null,
-            stdout: Output::Null,
-            stderr: Output::Null,
-            graces: Graces::default(),
-            exit_record: None,
-            census: None,
-            orphan_grace: Duration::ZERO,
-            control: None,
-            open_files: None,
-            umask: None,
-            sandbox: None,
-            refusals: None,
-            kept: Vec::new(),
-            kept_discount: None,
+            ..Self::default()
         }
     }
 

@@ -145,15 +145,12 @@ fn launch_within(spec: &ShimSpec, sandbox: &Sandbox, bounds: Bounds) -> Result<L
         env: mark.into_iter().collect(),
         cwd: c"/".to_owned(),
         stdio: [null.as_raw_fd(), null.as_raw_fd(), complaining.as_raw_fd()],
-        open_files: None,
-        umask: None,
         tasks: bounds.tasks,
         entrance: bounds.entrance,
         gate: gate(spec)?,
-        fence: None,
         passed,
         deaf: true,
-        terminal: false,
+        ..Image::default()
     };
     let (mut report, pid) = fork(&image, bounds.cgroup.as_ref())?;
     drop((stdio, theirs, complaining, spec_file, walls));
@@ -192,14 +189,11 @@ pub(super) fn agent(
         stdio,
         open_files: spec.open_files,
         umask: spec.umask,
-        tasks: None,
-        entrance: None,
         #[cfg(target_os = "linux")]
         gate,
         fence,
-        passed: Vec::new(),
-        deaf: false,
         terminal: matches!(spec.stdin, Stdin::Terminal(_)),
+        ..Image::default()
     })
 }
 

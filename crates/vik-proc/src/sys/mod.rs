@@ -222,6 +222,7 @@ pub(crate) fn set_nonblocking(fd: &OwnedFd, on: bool) -> io::Result<()> {
 }
 
 /// The input of [`fork_exec`], prepared so that the child allocates nothing.
+#[derive(Default)]
 pub(crate) struct Image {
     pub(crate) program: CString,
     pub(crate) args: Vec<CString>,
@@ -253,10 +254,10 @@ pub(crate) struct Image {
 /// other bytes are errno.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChildStep {
-    Prepare,
-    Cwd,
-    Confine,
-    Exec,
+    Prepare = 0,
+    Cwd = 1,
+    Exec = 2,
+    Confine = 3,
 }
 
 pub(crate) const REPORT_LEN: usize = 5;
@@ -343,12 +344,7 @@ impl ImageChild<'_> {
         unsafe {
             let (step, errno) = child(self.image, &self.argv, &self.envp, self.parent);
             let mut bytes = [0; REPORT_LEN];
-            bytes[0] = match step {
-                ChildStep::Prepare => 0,
-                ChildStep::Cwd => 1,
-                ChildStep::Exec => 2,
-                ChildStep::Confine => 3,
-            };
+            bytes[0] = step as u8;
             bytes[1..].copy_from_slice(&errno.to_ne_bytes());
             libc::write(self.report, bytes.as_ptr().cast(), bytes.len());
             libc::_exit(127)
