@@ -22,6 +22,8 @@ mod landlock;
 #[expect(clippy::disallowed_methods, reason = "reads files of the kernel")]
 mod linux;
 #[cfg(target_os = "linux")]
+pub(crate) mod netlink;
+#[cfg(target_os = "linux")]
 mod route;
 #[cfg(target_os = "linux")]
 pub(crate) use gate::{Gate, MAX_PORTS};

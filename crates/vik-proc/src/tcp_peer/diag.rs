@@ -2,24 +2,16 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsRawFd;
-use std::time::Duration;
 
-use nix::errno::Errno;
 use nix::libc;
-use nix::sys::socket::{
-    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, setsockopt, socket, sockopt,
-};
-use nix::sys::time::TimeVal;
+use nix::sys::socket::SockProtocol;
 
-/// How long to wait for the kernel, which answers at once.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+use crate::sys::netlink;
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const LISTENING: u8 = 10;
 
-/// The lengths of `struct nlmsghdr` and `struct inet_diag_sockid`.
-const HEADER: usize = 16;
+/// The length of `struct inet_diag_sockid`.
 const ADDRESSES: usize = 48;
 /// The length of `struct inet_diag_msg`, and where its fields are.
 const ANSWER: usize = 72;
@@ -46,37 +38,27 @@ pub(super) fn find(own: SocketAddr, other: SocketAddr) -> io::Result<Option<(u32
 
 /// Asks by `NETLINK_SOCK_DIAG`, which takes the same time however many sockets there are.
 pub(super) fn by_netlink(own: SocketAddr, other: SocketAddr) -> io::Result<Option<(u32, u32)>> {
-    let netlink = socket(
-        AddressFamily::Netlink,
-        SockType::Datagram,
-        SockFlag::SOCK_CLOEXEC,
-        SockProtocol::NetlinkSockDiag,
-    )?;
-    let timeout = TimeVal::new(i64::try_from(ANSWER_TIMEOUT.as_secs()).unwrap_or(1), 0);
-    setsockopt(&netlink, sockopt::ReceiveTimeout, &timeout)?;
     let id = addresses(own, other);
-    send(netlink.as_raw_fd(), &request(own, &id), MsgFlags::empty())?;
-    let mut answer = [0; 1024];
-    let length = recv(netlink.as_raw_fd(), &mut answer, MsgFlags::empty())?;
-    parse(&answer[..length], &id)
+    match netlink::request(
+        SockProtocol::NetlinkSockDiag,
+        SOCK_DIAG_BY_FAMILY,
+        &request(own, &id),
+    ) {
+        Ok((_, answer)) => parse(&answer, &id),
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
-/// `struct nlmsghdr`, then `struct inet_diag_req_v2`.
+/// `struct inet_diag_req_v2`.
 fn request(own: SocketAddr, id: &[u8; ADDRESSES]) -> Vec<u8> {
-    let length = HEADER + 8 + ADDRESSES;
-    let mut request = Vec::with_capacity(length);
-    request.extend(u32::try_from(length).unwrap_or(0).to_ne_bytes());
-    request.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
-    request.extend(1_u16.to_ne_bytes());
-    request.extend([0; 8]);
     let family = if own.is_ipv4() {
         libc::AF_INET
     } else {
         libc::AF_INET6
     };
-    request.push(u8::try_from(family).unwrap_or(0));
-    request.push(u8::try_from(libc::IPPROTO_TCP).unwrap_or(0));
-    request.extend([0; 2]);
+    let byte = |number: i32| u8::try_from(number).unwrap_or(0);
+    let mut request = vec![byte(family), byte(libc::IPPROTO_TCP), 0, 0];
     request.extend(u32::MAX.to_ne_bytes());
     request.extend(id);
     request
@@ -101,29 +83,11 @@ fn addresses(own: SocketAddr, other: SocketAddr) -> [u8; ADDRESSES] {
 }
 
 fn parse(answer: &[u8], id: &[u8; ADDRESSES]) -> io::Result<Option<(u32, u32)>> {
-    let malformed = || io::Error::from(io::ErrorKind::InvalidData);
-    let number = |at: usize| -> io::Result<u32> {
-        let bytes = answer.get(at..at + 4).ok_or_else(malformed)?;
-        Ok(u32::from_ne_bytes(bytes.try_into().map_err(|_| malformed())?))
-    };
-    let kind = u16::from_ne_bytes(
-        answer
-            .get(4..6)
-            .and_then(|kind| kind.try_into().ok())
-            .ok_or_else(malformed)?,
-    );
-    if i32::from(kind) == libc::NLMSG_ERROR {
-        let errno = Errno::from_raw(number(HEADER)?.cast_signed().wrapping_neg());
-        return if errno == Errno::ENOENT {
-            Ok(None)
-        } else {
-            Err(errno.into())
-        };
-    }
-    let body = answer.get(HEADER..HEADER + ANSWER).ok_or_else(malformed)?;
+    let answer: &[u8; ANSWER] = answer.first_chunk().ok_or(io::ErrorKind::InvalidData)?;
+    let number = |at: usize| u32::from_ne_bytes([answer[at], answer[at + 1], answer[at + 2], answer[at + 3]]);
     // Without a connection between these addresses the kernel returns a listener at the port.
-    let matches = body[STATE] != LISTENING && body[ID..ID + 4] == id[..4];
-    Ok(matches.then_some((number(HEADER + INODE)?, number(HEADER + UID)?)))
+    let matches = answer[STATE] != LISTENING && answer[ID..ID + 4] == id[..4];
+    Ok(matches.then(|| (number(INODE), number(UID))))
 }
 
 /// Reads `/proc/net`, for kernels and containers without `NETLINK_SOCK_DIAG`.
@@ -202,7 +166,7 @@ mod tests {
     #[test]
     fn truncated_answer_is_an_error() {
         let id = addresses("127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap());
-        for length in [0, 5, HEADER, HEADER + ANSWER - 1] {
+        for length in [0, ANSWER - 1] {
             assert!(parse(&vec![0; length], &id).is_err(), "{length}");
         }
     }
