@@ -8,6 +8,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::pty::{OpenptyResult, Winsize, openpty};
@@ -82,7 +83,7 @@ impl Terminal {
                 sources.push(PollFd::new(stdin.as_fd(), PollFlags::POLLIN));
             }
             match poll(&mut sources, PollTimeout::from(SIZE_INTERVAL)) {
-                Err(nix::errno::Errno::EINTR) => continue,
+                Err(Errno::EINTR) => continue,
                 result => result?,
             };
             let is_ready =
@@ -102,7 +103,7 @@ impl Terminal {
                 // Not through the buffer of the standard library, which may keep input.
                 match nix::unistd::read(&stdin, &mut buffer) {
                     Ok(0) => has_input = false,
-                    Err(nix::errno::Errno::EINTR) => {}
+                    Err(Errno::EINTR) => {}
                     Err(error) => return Err(error.into()),
                     Ok(count) => (&main).write_all(&buffer[..count])?,
                 }
@@ -138,9 +139,6 @@ fn own_size() -> io::Result<Winsize> {
         ws_ypixel: 0,
     };
     // SAFETY: the descriptor is open, and the pointer is to a valid structure.
-    let result = unsafe { libc::ioctl(libc::STDIN_FILENO, libc::TIOCGWINSZ, &raw mut size) };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    Errno::result(unsafe { libc::ioctl(libc::STDIN_FILENO, libc::TIOCGWINSZ, &raw mut size) })?;
     Ok(size)
 }

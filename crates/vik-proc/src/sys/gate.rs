@@ -5,6 +5,7 @@ use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
+use nix::errno::Errno;
 use nix::libc;
 
 /// The most listeners of a namespace.
@@ -61,9 +62,7 @@ impl Gate {
         }
         // An unprivileged process may do that in a user namespace.
         // SAFETY: as above.
-        if unsafe { libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNET) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        Errno::result(unsafe { libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNET) })?;
         // The files in `/proc` of a process that is not dumpable, such as a shim's child, belong to
         // root. So the process is dumpable until they are written; it contains nothing that the
         // agent does not get.
@@ -173,36 +172,31 @@ impl Gate {
 #[allow(unsafe_code)]
 fn write_file(path: &std::ffi::CStr, bytes: &[u8]) -> io::Result<()> {
     // SAFETY: a valid path and buffer; the descriptor is closed here.
-    let (written, error) = unsafe {
-        let fd = libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let written = libc::write(fd, bytes.as_ptr().cast(), bytes.len());
-        let error = io::Error::last_os_error();
+    unsafe {
+        let fd = Errno::result(libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC))?;
+        let written = Errno::result(libc::write(fd, bytes.as_ptr().cast(), bytes.len()));
         libc::close(fd);
-        (written, error)
-    };
-    if written < 0 { Err(error) } else { Ok(()) }
+        Ok(written.map(drop)?)
+    }
 }
 
 #[allow(unsafe_code)]
 fn loopback_up() -> io::Result<()> {
     // SAFETY: plain data, valid when zero; the descriptor is closed here.
     unsafe {
-        let fd = libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        let fd = Errno::result(libc::socket(
+            libc::AF_INET,
+            libc::SOCK_DGRAM | libc::SOCK_CLOEXEC,
+            0,
+        ))?;
         let mut request: libc::ifreq = std::mem::zeroed();
         for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
             *to = *from as libc::c_char;
         }
         request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
-        let done = libc::ioctl(fd, libc::SIOCSIFFLAGS as _, &raw const request);
-        let error = io::Error::last_os_error();
+        let done = Errno::result(libc::ioctl(fd, libc::SIOCSIFFLAGS as _, &raw const request));
         libc::close(fd);
-        if done < 0 { Err(error) } else { Ok(()) }
+        Ok(done.map(drop)?)
     }
 }
 
@@ -211,18 +205,18 @@ fn loopback_up() -> io::Result<()> {
 fn listen(port: u16) -> io::Result<RawFd> {
     // SAFETY: plain data; the descriptor is the caller's, or ends with the process.
     unsafe {
-        let fd = libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        let fd = Errno::result(libc::socket(
+            libc::AF_INET,
+            libc::SOCK_STREAM | libc::SOCK_CLOEXEC,
+            0,
+        ))?;
         let mut address: libc::sockaddr_in = std::mem::zeroed();
         address.sin_family = libc::AF_INET as libc::sa_family_t;
         address.sin_port = port.to_be();
         address.sin_addr.s_addr = u32::from(std::net::Ipv4Addr::LOCALHOST).to_be();
         let length = size_of_val(&address) as libc::socklen_t;
-        if libc::bind(fd, (&raw const address).cast(), length) < 0 || libc::listen(fd, 128) < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        Errno::result(libc::bind(fd, (&raw const address).cast(), length))?;
+        Errno::result(libc::listen(fd, 128))?;
         Ok(fd)
     }
 }
@@ -255,9 +249,5 @@ fn send_listeners(channel: RawFd, listeners: &[RawFd]) -> io::Result<()> {
         );
         libc::sendmsg(channel, &raw const message, libc::MSG_NOSIGNAL)
     };
-    if sent < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    Ok(Errno::result(sent).map(drop)?)
 }

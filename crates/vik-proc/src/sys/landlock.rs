@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
+use nix::errno::Errno;
 use nix::libc;
 
 /// Returns the version of Landlock that the kernel offers.
@@ -18,11 +19,7 @@ pub(crate) fn landlock_abi() -> io::Result<i64> {
             CREATE_RULESET_VERSION,
         )
     };
-    if abi > 0 {
-        Ok(abi)
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    Ok(Errno::result(abi)?)
 }
 
 /// Confines the calling thread and all its descendants by these rules. Safe between `fork` and
@@ -31,16 +28,10 @@ pub(crate) fn landlock_abi() -> io::Result<i64> {
 pub(crate) fn landlock_restrict(rules: RawFd) -> io::Result<()> {
     // SAFETY: plain numbers; both calls only take rights away from this thread.
     let done = unsafe {
-        if libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        Errno::result(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
         libc::syscall(libc::SYS_landlock_restrict_self, rules, 0)
     };
-    if done == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    Ok(Errno::result(done).map(drop)?)
 }
 
 /// Allows these kinds of access to a file, or below a folder.
@@ -62,9 +53,5 @@ pub(crate) fn landlock_allow(rules: &OwnedFd, place: BorrowedFd<'_>, access: u64
             0,
         )
     };
-    if done == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    Ok(Errno::result(done).map(drop)?)
 }

@@ -165,12 +165,7 @@ pub(crate) fn boot_id() -> String {
 pub(crate) fn pidfd_open(pid: i32) -> io::Result<OwnedFd> {
     // SAFETY: the call takes plain numbers and returns a new file descriptor or -1.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    let fd = i32::try_from(fd).unwrap_or(-1);
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor was just opened, and nothing else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    super::owned(RawFd::try_from(Errno::result(fd)?).unwrap_or(-1))
 }
 
 /// Signals the process behind a pidfd.
@@ -186,11 +181,7 @@ pub(crate) fn pidfd_signal(pidfd: &OwnedFd, signal: i32) -> io::Result<()> {
             0,
         )
     };
-    if done < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    Ok(Errno::result(done).map(drop)?)
 }
 
 /// Lets a task wait until the process behind a pidfd has exited: the descriptor is then readable.
@@ -277,9 +268,7 @@ impl CallFilter {
         // SAFETY: plain numbers, and a program that lives until the call has copied it; it only
         // takes rights away.
         let done = unsafe {
-            if libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 {
-                return Err(io::Error::last_os_error());
-            }
+            Errno::result(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
             libc::syscall(
                 libc::SYS_seccomp,
                 libc::SECCOMP_SET_MODE_FILTER,
@@ -287,11 +276,7 @@ impl CallFilter {
                 std::ptr::from_ref(&program),
             )
         };
-        if done == 0 {
-            Ok(())
-        } else {
-            Err(io::Error::last_os_error())
-        }
+        Ok(Errno::result(done).map(drop)?)
     }
 }
 
@@ -421,10 +406,7 @@ pub(crate) fn open_without_links(path: &Path) -> io::Result<OwnedFd> {
             size,
         )
     };
-    match RawFd::try_from(fd) {
-        Ok(fd) if fd >= 0 => super::owned(fd),
-        _ => Err(io::Error::last_os_error()),
-    }
+    super::owned(RawFd::try_from(Errno::result(fd)?).unwrap_or(-1))
 }
 
 /// Returns whether the names in a folder are encrypted.
@@ -435,9 +417,7 @@ pub(crate) fn is_encrypted(folder: &Path) -> io::Result<bool> {
     let facts = unsafe {
         let mut facts: libc::statx = std::mem::zeroed();
         let flags = libc::AT_SYMLINK_NOFOLLOW;
-        if libc::statx(libc::AT_FDCWD, path.as_ptr(), flags, 0, &mut facts) != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        Errno::result(libc::statx(libc::AT_FDCWD, path.as_ptr(), flags, 0, &mut facts))?;
         facts
     };
     let encrypted = libc::STATX_ATTR_ENCRYPTED as u64;
@@ -451,9 +431,7 @@ pub(crate) fn install(given: &[(OwnedFd, RawFd)]) -> io::Result<()> {
     for (descriptor, number) in given {
         // SAFETY: plain numbers. What had the number before is closed, and its owner has given it
         // up.
-        if unsafe { libc::dup2(descriptor.as_raw_fd(), *number) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        Errno::result(unsafe { libc::dup2(descriptor.as_raw_fd(), *number) })?;
     }
     Ok(())
 }

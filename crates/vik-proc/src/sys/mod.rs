@@ -77,16 +77,10 @@ pub(crate) fn cpus() -> u32 {
 pub(crate) fn kill(pid: i32, signal: i32) -> io::Result<()> {
     // SAFETY: plain numbers; 0 and -1, which would reach far more than one tree, are never passed
     // on.
-    let done = if pid == 0 || pid == -1 {
-        -1
-    } else {
-        unsafe { libc::kill(pid, signal) }
-    };
-    if done < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
+    if pid == 0 || pid == -1 {
+        return Err(io::ErrorKind::InvalidInput.into());
     }
+    Ok(Errno::result(unsafe { libc::kill(pid, signal) }).map(drop)?)
 }
 
 /// Reaps a child of this process. Without `WNOHANG` in the flags it waits for the end of the child;
@@ -185,9 +179,7 @@ pub(crate) fn signals_as_bytes(signals: &[i32]) -> io::Result<OwnedFd> {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = on_signal as *const () as libc::sighandler_t;
             action.sa_flags = libc::SA_RESTART;
-            if libc::sigaction(signal, &action, std::ptr::null_mut()) < 0 {
-                return Err(io::Error::last_os_error());
-            }
+            Errno::result(libc::sigaction(signal, &action, std::ptr::null_mut()))?;
         }
         for signal in [libc::SIGPIPE, libc::SIGHUP] {
             libc::signal(signal, libc::SIG_IGN);
@@ -317,10 +309,9 @@ fn start(
         let mut before: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-        let pid = create(&child);
-        let error = io::Error::last_os_error();
+        let pid = Errno::result(create(&child));
         libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
-        if pid < 0 { Err(error) } else { Ok(pid) }
+        Ok(pid?)
     }
 }
 
