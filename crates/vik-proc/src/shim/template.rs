@@ -4,14 +4,13 @@
 //!
 //! A shim's parent is the daemon, as if the daemon had started it: the template only copies itself.
 
-use std::io::{self, IoSliceMut};
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::process::ExitCode;
 
-use nix::cmsg_space;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, send};
+use nix::sys::socket::{MsgFlags, send};
 
 use crate::sandbox::{HiddenList, KeptPlaces, MAX_LIST, OpenedPlaces};
 use crate::sys;
@@ -105,24 +104,7 @@ fn wait(socket: &OwnedFd, kept: &mut KeptPlaces) {
 /// Waits for the next request: the number of descriptors, their numbers in the shim, and its hidden
 /// places.
 fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<Request> {
-    let mut space = cmsg_space!([RawFd; MAX_DESCRIPTORS]);
-    let (length, received) = loop {
-        let mut parts = [IoSliceMut::new(buffer)];
-        let flags = MsgFlags::MSG_CMSG_CLOEXEC;
-        match recvmsg::<()>(socket.as_raw_fd(), &mut parts, Some(&mut space), flags) {
-            Ok(message) => {
-                let mut received = Vec::new();
-                for control in message.cmsgs()? {
-                    if let ControlMessageOwned::ScmRights(descriptors) = control {
-                        received.extend(descriptors.into_iter().filter_map(sys::inherited));
-                    }
-                }
-                break (message.bytes, received);
-            }
-            Err(Errno::EINTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    };
+    let (length, received) = sys::receive_descriptors(socket, buffer)?;
     let Some((&count, tail)) = buffer[..length].split_first() else {
         return Ok(Request::End);
     };

@@ -3,7 +3,7 @@
 
 use std::io;
 use std::net::TcpListener;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
 use nix::libc;
@@ -87,42 +87,13 @@ impl Gate {
 
     /// Returns the listeners by port, once the child has sent them. Returns an error if the child
     /// failed before.
-    #[allow(unsafe_code)]
     pub(crate) fn listeners(self) -> io::Result<Vec<(u16, TcpListener)>> {
         let Self {
             ours, theirs, ports, ..
         } = self;
         // This end is closed so that the channel ends when a child fails.
         drop(theirs);
-        let mut byte = [0_u8; 1];
-        let mut control = Control([0; 128]);
-        // SAFETY: the structs are plain data, filled in here or by the call; the buffers outlive
-        // it.
-        let received: Vec<OwnedFd> = unsafe {
-            let mut part = libc::iovec {
-                iov_base: byte.as_mut_ptr().cast(),
-                iov_len: byte.len(),
-            };
-            let mut message: libc::msghdr = std::mem::zeroed();
-            message.msg_iov = &raw mut part;
-            message.msg_iovlen = 1;
-            message.msg_control = control.0.as_mut_ptr().cast();
-            // The C libraries differ in the types of these lengths.
-            message.msg_controllen = control.0.len() as _;
-            if libc::recvmsg(ours.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            let header = libc::CMSG_FIRSTHDR(&raw const message);
-            if header.is_null() {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            let length: usize = (*header).cmsg_len as _;
-            let bytes = length - libc::CMSG_LEN(0) as usize;
-            let data = libc::CMSG_DATA(header).cast::<RawFd>();
-            (0..bytes / size_of::<RawFd>())
-                .map(|index| OwnedFd::from_raw_fd(data.add(index).read_unaligned()))
-                .collect()
-        };
+        let (_, received) = super::receive_descriptors(&ours, &mut [0])?;
         if received.len() != ports.len() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }

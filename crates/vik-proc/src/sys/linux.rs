@@ -1,15 +1,17 @@
 //! Information about processes on Linux: `/proc`, pidfds, prctl.
 
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::io::IoSliceMut;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 use std::{fs, io};
 
 use nix::errno::Errno;
-use nix::libc;
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::{cmsg_space, libc};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -422,6 +424,31 @@ pub(crate) fn is_encrypted(folder: &Path) -> io::Result<bool> {
     };
     let encrypted = libc::STATX_ATTR_ENCRYPTED as u64;
     Ok(facts.stx_attributes & encrypted != 0)
+}
+
+/// Receives a message with descriptors, and returns its length and the descriptors.
+///
+/// # Errors
+/// When the channel fails, or the message has more than [`MAX_PORTS`](super::MAX_PORTS) descriptors.
+pub(crate) fn receive_descriptors(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+    let mut space = cmsg_space!([RawFd; super::MAX_PORTS]);
+    loop {
+        let mut parts = [IoSliceMut::new(buffer)];
+        let flags = MsgFlags::MSG_CMSG_CLOEXEC;
+        match recvmsg::<()>(socket.as_raw_fd(), &mut parts, Some(&mut space), flags) {
+            Ok(message) => {
+                let mut received = Vec::new();
+                for control in message.cmsgs()? {
+                    if let ControlMessageOwned::ScmRights(descriptors) = control {
+                        received.extend(descriptors.into_iter().filter_map(super::inherited));
+                    }
+                }
+                return Ok((message.bytes, received));
+            }
+            Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 /// Gives each descriptor its number in this process. No number may be among those of the given
