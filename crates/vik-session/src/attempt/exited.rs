@@ -151,17 +151,8 @@ impl<'a> Exited<'a> {
 
     /// Adds the workspace in which the agent ran.
     pub(super) fn with(self, secrets: Option<Values>, workplace: Workplace) -> Finished<'a> {
-        let Self {
-            cx,
-            log,
-            agent,
-            verdict,
-        } = self;
         Finished {
-            cx,
-            log,
-            agent,
-            verdict,
+            exited: self,
             secrets,
             workplace,
         }
@@ -172,7 +163,7 @@ impl<'a> Exited<'a> {
     /// # Errors
     /// The failed attempt. The result of the agent takes precedence over the state of its folder.
     pub(super) async fn enter(
-        self,
+        mut self,
         secrets: Option<Values>,
         before: Option<u64>,
     ) -> Result<Finished<'a>, Box<Judged<'a>>> {
@@ -199,18 +190,10 @@ impl<'a> Exited<'a> {
                 };
                 Ok(self.with(acquired.secrets, workplace))
             }
-            Err(failure) => Err(Box::new(Judged {
-                cx: self.cx,
-                log: self.log,
-                agent: self.agent,
-                verdict: self.verdict.and(Err(failure)),
-                by_after_create: false,
-                changed: None,
-                outputs: Vec::new(),
-                question: None,
-                hand_over_failure: None,
-                acquired,
-            })),
+            Err(failure) => {
+                self.verdict = self.verdict.and(Err(failure));
+                Err(Box::new(Judged::new(self, acquired)))
+            }
         }
     }
 }

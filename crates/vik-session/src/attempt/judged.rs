@@ -11,21 +11,18 @@ use vik_core::question::Question;
 use vik_store::ledger::LedgerError;
 use vik_store::{AttemptFailure, Step};
 
-use super::agent_end::{AgentEnd, reported_spend};
+use super::agent_end::reported_spend;
 use super::concluded::Concluded;
+use super::exited::Exited;
 use super::full::{failed_by_full_disk, failed_by_open_files};
 use super::opened::AttemptContext;
 use super::outputs::OutputSummary;
 use super::session_log::ClosableLog;
-use super::verdict::Verdict;
 use super::workplace::Acquired;
 
 /// An attempt whose outcome is known.
 pub(super) struct Judged<'a> {
-    pub(super) cx: &'a AttemptContext<'a>,
-    pub(super) log: ClosableLog,
-    pub(super) agent: AgentEnd,
-    pub(super) verdict: Verdict,
+    pub(super) exited: Exited<'a>,
     /// Whether `after_create` failed, which is retried in a clean folder.
     pub(super) by_after_create: bool,
     /// Whether the workspace changed; `None` if that is unknown.
@@ -47,11 +44,12 @@ impl<'a> Judged<'a> {
         failure: AttemptFailure,
         acquired: Acquired,
     ) -> Self {
+        Self::new(Exited::without_agent(cx, log, failure), acquired)
+    }
+
+    pub(super) fn new(exited: Exited<'a>, acquired: Acquired) -> Self {
         Self {
-            cx,
-            log: log.into(),
-            agent: AgentEnd::default(),
-            verdict: failure.into(),
+            exited,
             by_after_create: false,
             changed: None,
             outputs: Vec::new(),
@@ -66,8 +64,8 @@ impl<'a> Judged<'a> {
     /// # Errors
     /// When the disk is broken: the attempt stays as it is.
     pub(super) async fn conclude(mut self) -> Result<Concluded<'a>, Arc<LedgerError>> {
-        let cx = self.cx;
-        let failure = std::mem::take(&mut self.verdict).into_failure();
+        let cx = self.exited.cx;
+        let failure = std::mem::take(&mut self.exited.verdict).into_failure();
         let failed = failure
             .as_ref()
             .filter(|failure| failure.outcome == Outcome::Failed);
@@ -84,7 +82,7 @@ impl<'a> Judged<'a> {
         }
         let failure = match failure {
             Some(failure) if cx.disk.is_full() => {
-                Some(failed_by_full_disk(failure, self.agent.exit.as_ref()))
+                Some(failed_by_full_disk(failure, self.exited.agent.exit.as_ref()))
             }
             Some(failure) if cx.disk.is_out_of_files() => Some(failed_by_open_files(failure)),
             failure => failure,
@@ -98,18 +96,18 @@ impl<'a> Judged<'a> {
         }
         cx.remove_base_snapshot();
         let outputs = cx.output_summaries(self.outputs);
-        cx.close_log(self.log, &ended, &self.agent, &outputs);
+        cx.close_log(self.exited.log, &ended, &self.exited.agent, &outputs);
         Ok(Concluded {
             cx,
             ended,
-            result: self.agent.conclusion.result,
-            partial_bytes: self.agent.partial_bytes,
+            result: self.exited.agent.conclusion.result,
+            partial_bytes: self.exited.agent.partial_bytes,
             acquired: self.acquired,
         })
     }
 
     fn ended(&self, failure: Option<AttemptFailure>) -> Ended {
-        let (cx, agent) = (self.cx, &self.agent);
+        let Exited { cx, agent, .. } = &self.exited;
         let failure = failure.map(|failure| AttemptFailure {
             reason: masked(failure.reason),
             feedback: failure.feedback.map(masked),

@@ -8,7 +8,6 @@ use vik_proc::Proof;
 use vik_proc::identity::boot_id;
 use vik_store::{AttemptFailure, ResumePoint};
 
-use super::agent_end::AgentEnd;
 use super::concluded::Concluded;
 use super::exited::Detached;
 use super::finish::{AttemptEnd, Finish};
@@ -98,14 +97,9 @@ impl<'a> Opened<'a> {
                 cx.exchange_login().await;
                 let reason = "the machine was rebooted before the agent started";
                 let failure = AttemptFailure::of(Outcome::Lost, reason);
-                let agent = AgentEnd {
-                    proof: Some(Proof::Reboot.name()),
-                    ..AgentEnd::default()
-                };
-                Err(Box::new(Judged {
-                    agent,
-                    ..Judged::without_agent(cx, self.log, failure, Acquired::default())
-                }))
+                let mut judged = Judged::without_agent(cx, self.log, failure, Acquired::default());
+                judged.exited.agent.proof = Some(Proof::Reboot.name());
+                Err(Box::new(judged))
             }
             ResumePoint::Prepare | ResumePoint::Over { .. } => match self.prepare().await {
                 Ok(prepared) => Ok(prepared.run_agent().await?),
