@@ -22,7 +22,7 @@ impl AttemptEnd {
         let files = host.attempt_files(start);
         let id = start.attempt_id.to_string();
         let census = Census::read(&files.census());
-        let spec = shim_spec(&files, &id, "", Path::new("/"));
+        let spec = shim_spec(&files, &id, Path::new("/"));
         let no_process = ProcessId {
             pid: 0,
             start_time: 0,
@@ -55,13 +55,13 @@ impl AttemptEnd {
 impl AttemptContext<'_> {
     /// Returns the parts of the shim's specification that are the same for every process of this
     /// attempt.
-    pub(super) fn shim_spec(&self, program: &str, workdir: &Path) -> ShimSpec {
-        shim_spec(self.files, &self.id, program, workdir)
+    pub(super) fn shim_spec(&self, workdir: &Path) -> ShimSpec {
+        shim_spec(self.files, &self.id, workdir)
     }
 }
 
-fn shim_spec(files: &AttemptFiles, id: &str, program: &str, workdir: &Path) -> ShimSpec {
-    let mut spec = ShimSpec::new(program, workdir);
+fn shim_spec(files: &AttemptFiles, id: &str, workdir: &Path) -> ShimSpec {
+    let mut spec = ShimSpec::new("", workdir);
     spec.mark = Some(Mark::new(ATTEMPT_MARK, id));
     spec.exit_record = Some(files.exit());
     spec.census = Some(files.census());

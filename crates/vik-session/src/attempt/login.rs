@@ -13,10 +13,11 @@ use std::time::{Duration, SystemTime};
 use serde_json::Value;
 use tokio::task::{AbortHandle, spawn_blocking};
 use vik_core::workflow::Home;
+use vik_store::AttemptFailure;
 use vik_workspace::changes::small_file;
 use vik_workspace::fs::{create_private_dir_all, write_atomic};
 
-use super::opened::AttemptContext;
+use super::opened::{AttemptContext, broken};
 
 /// How often a running agent's login is compared with the profile's.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -89,7 +90,7 @@ impl LoginSync {
 
 impl AttemptContext<'_> {
     /// Creates the private home of the agent and its login, if the profile uses one.
-    pub(super) async fn private_home(&self) -> io::Result<Option<PathBuf>> {
+    pub(super) async fn private_home(&self) -> Result<Option<PathBuf>, AttemptFailure> {
         if self.spec.profile.home == Home::User {
             return Ok(None);
         }
@@ -100,7 +101,10 @@ impl AttemptContext<'_> {
             logins.exchange(false);
             Ok(Some(logins.issue))
         });
-        made.await.map_err(io::Error::other)?
+        made.await
+            .map_err(io::Error::other)
+            .flatten()
+            .map_err(|error| broken("cannot create the agent's home", &error))
     }
 
     /// Copies the login that the agent refreshed, whatever its outcome.

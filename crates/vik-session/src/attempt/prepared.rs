@@ -1,9 +1,10 @@
 //! A prepared attempt: all that its agent needs exists, and the agent starts under the shim.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use tokio::sync::Semaphore;
-use vik_agents::{LaunchContext, driver};
+use vik_agents::{Launch, LaunchContext, driver};
 use vik_base::report;
 use vik_core::outcome::FailureClass;
 use vik_core::workflow::AgentProfile;
@@ -16,6 +17,7 @@ use super::exited::{Detached, Exited};
 use super::finished::Finished;
 use super::opened::{AttemptContext, broken};
 use super::running::Running;
+use super::scripts::ScriptRunner;
 use super::session_log::ClosableLog;
 use super::workplace::Workplace;
 use crate::host::os_env;
@@ -77,10 +79,7 @@ impl<'a> Prepared<'a> {
             private::write_private(&cx.files.stdin(), b"")
                 .map_err(|error| broken("cannot create the agent's input", &error))?;
         }
-        let home = cx
-            .private_home()
-            .await
-            .map_err(|error| broken("cannot create the agent's home", &error))?;
+        let home = cx.private_home().await?;
         let mut profile = cx.spec.profile.clone();
         resolve_base_url(&mut profile, &host.workflow_dir);
         let questions = cx.can_ask().then(|| cx.files.questions_dir());
@@ -104,30 +103,11 @@ impl<'a> Prepared<'a> {
                 environment: &host.environment.shared(),
             })
             .map_err(|error| AttemptFailure::failed(FailureClass::Usage, report::chain(&error)))?;
-        let mut env = launch.env;
-        cx.add_vik_variables(&mut env);
-        let secret_variables = scripts.secret_variables(&profile.secrets);
-        if !secret_variables.is_empty() {
-            let names: Vec<&str> = secret_variables.iter().map(|(name, _)| name.as_str()).collect();
-            env.insert(secrets::NAMES.to_owned(), names.join(","));
-        }
-        env.extend(secret_variables);
-        let Some((program, args)) = launch.argv.split_first() else {
-            return Err(AttemptFailure::failed(
-                FailureClass::Usage,
-                "the agent has no command",
-            ));
-        };
-        let mut spec = cx.shim_spec(program, workdir);
+        let mut spec = cx.shim_spec(workdir);
+        let mut env = scripts.agent_process(launch, &mut spec, |_| {}).await?;
         if let Some(program) = host.program_beside_workflow(&profile) {
             spec.program = program.into();
         }
-        spec.args = args.iter().map(Into::into).collect();
-        spec.sandbox = cx.confine_agent(workdir, &mut env)?;
-        cx.separate_commits(workdir)
-            .await
-            .map_err(|error| broken("cannot create a repository for the linked work tree", &error))?;
-        scripts.withhold_credentials(workdir, &mut env, spec.sandbox.as_mut())?;
         cx.prepare_questions(&mut env, spec.sandbox.as_mut())?;
         spec.env = os_env(env);
         spec.stdin = if input.is_open() {
@@ -148,6 +128,42 @@ impl<'a> Prepared<'a> {
         private::write_private(&cx.files.raw(), b"")
             .map_err(|error| broken("cannot create the raw file", &error))?;
         Ok(spec)
+    }
+}
+
+impl ScriptRunner<'_> {
+    /// Gives a process the command line and the sandbox of the agent, and returns its environment.
+    /// `adjust` changes what it has besides the secrets of its profile.
+    pub(super) async fn agent_process(
+        &self,
+        launch: Launch,
+        spec: &mut ShimSpec,
+        adjust: impl FnOnce(&mut BTreeMap<String, String>),
+    ) -> Result<BTreeMap<String, String>, AttemptFailure> {
+        let (cx, workdir) = (self.cx, spec.cwd.clone());
+        let mut env = launch.env;
+        cx.add_vik_variables(&mut env);
+        let secret_variables = self.secret_variables(&cx.spec.profile.secrets);
+        if !secret_variables.is_empty() {
+            let names: Vec<&str> = secret_variables.iter().map(|(name, _)| name.as_str()).collect();
+            env.insert(secrets::NAMES.to_owned(), names.join(","));
+        }
+        env.extend(secret_variables);
+        adjust(&mut env);
+        let Some((program, args)) = launch.argv.split_first() else {
+            return Err(AttemptFailure::failed(
+                FailureClass::Usage,
+                "the agent has no command",
+            ));
+        };
+        spec.program = program.into();
+        spec.args = args.iter().map(Into::into).collect();
+        spec.sandbox = cx.confine_agent(&workdir, &mut env)?;
+        cx.separate_commits(&workdir)
+            .await
+            .map_err(|error| broken("cannot create a repository for the linked work tree", &error))?;
+        self.withhold_credentials(&workdir, &mut env, spec.sandbox.as_mut())?;
+        Ok(env)
     }
 }
 

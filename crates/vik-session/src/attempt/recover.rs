@@ -43,7 +43,7 @@ impl<'a> Opened<'a> {
         } = earlier;
         let (shim, agent) = (process(shim), agent.map(process));
         cx.host().agent_shims.add([shim]);
-        let spec = cx.shim_spec("", Path::new("/"));
+        let spec = cx.shim_spec(Path::new("/"));
         let is_ended = log.is_ended;
         let mut reader = match cx.open_reader(log) {
             Ok(reader) => reader,

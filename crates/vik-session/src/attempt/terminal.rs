@@ -23,7 +23,6 @@ use super::opened::{Attempt, AttemptContext, broken};
 use super::prepared::resolve_base_url;
 use super::scripts::ScriptRunner;
 use crate::host::{ATTEMPT_MARK, Host, INSTANCE_MARK, os_env};
-use crate::secrets;
 
 /// Variables of the person's terminal that its programs need.
 const TERMINAL_VARIABLES: [&str; 4] = ["TERM", "COLORTERM", "TERM_PROGRAM", "LANG"];
@@ -201,38 +200,20 @@ impl PersonSession {
             folder: Some(folder),
         };
         let workdir = folder.path();
-        let home = cx
-            .private_home()
-            .await
-            .map_err(|error| broken("cannot create the agent's home", &error))?;
+        let home = cx.private_home().await?;
         let (launch, _) = self.launch(workdir, home.as_deref())?;
-        let mut env: BTreeMap<String, String> = launch.env;
-        cx.add_vik_variables(&mut env);
-        // It is the person's process: `vik stop` must not end it with those of the daemon.
-        env.remove(INSTANCE_MARK);
-        let secret_variables = scripts.secret_variables(&self.spec.profile.secrets);
-        if !secret_variables.is_empty() {
-            let names: Vec<&str> = secret_variables.iter().map(|(name, _)| name.as_str()).collect();
-            env.insert(secrets::NAMES.to_owned(), names.join(","));
-        }
-        env.extend(secret_variables);
-        for name in TERMINAL_VARIABLES {
-            if let Some(value) = self.attempt.host.environment.get(name) {
-                env.insert(name.to_owned(), value.to_owned());
-            }
-        }
-        let Some((program, args)) = launch.argv.split_first() else {
-            let failure = AttemptFailure::failed(FailureClass::Usage, "the agent has no command");
-            return Err(failure);
-        };
-        let mut spec = ShimSpec::new(program, workdir);
-        spec.args = args.iter().map(Into::into).collect();
+        let mut spec = ShimSpec::new("", workdir);
         spec.mark = Some(Mark::new(ATTEMPT_MARK, &cx.id));
-        spec.sandbox = cx.confine_agent(workdir, &mut env)?;
-        cx.separate_commits(workdir)
-            .await
-            .map_err(|error| broken("cannot create a repository for the linked work tree", &error))?;
-        scripts.withhold_credentials(workdir, &mut env, spec.sandbox.as_mut())?;
+        let environment = &self.attempt.host.environment;
+        let adjust = |env: &mut BTreeMap<String, String>| {
+            // It is the person's process: `vik stop` must not end it with those of the daemon.
+            env.remove(INSTANCE_MARK);
+            let of_terminal = TERMINAL_VARIABLES
+                .iter()
+                .filter_map(|name| Some(((*name).to_owned(), environment.get(name)?.to_owned())));
+            env.extend(of_terminal);
+        };
+        let env = scripts.agent_process(launch, &mut spec, adjust).await?;
         spec.env = os_env(env);
         spec.stdin = Stdin::Terminal(terminal.to_owned());
         let census = self.census();
