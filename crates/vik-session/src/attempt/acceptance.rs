@@ -6,6 +6,7 @@ use std::path::Path;
 use tokio::task::spawn_blocking;
 use vik_base::failpoint;
 use vik_core::attempt::HandOverFailure;
+use vik_core::event::Event;
 use vik_core::outcome::FailureClass;
 use vik_core::outputs::{self as core, Line, OutputPolicy, Progress, Refusal, Rule};
 use vik_store::{AttemptFailure, OutputBook, StoreError};
@@ -13,7 +14,7 @@ use vik_workspace::fs as private;
 
 use super::apply::{NotApplied, OutputRunner};
 use super::opened::AttemptContext;
-use super::outputs::OutputSummary;
+use super::outputs::refusal_event;
 use super::scripts::ScriptRunner;
 use super::session_log::ClosableLog;
 use crate::outputs;
@@ -28,7 +29,7 @@ pub(super) struct Acceptance<'s> {
     pub(super) workdir: &'s Path,
     pub(super) log: &'s mut ClosableLog,
     /// The results of the outputs so far.
-    pub(super) summaries: &'s mut Vec<OutputSummary>,
+    pub(super) results: &'s mut Vec<Event<'static>>,
 }
 
 /// Why a result is not accepted.
@@ -76,7 +77,7 @@ impl<'s> Acceptance<'s> {
         let mut outputs = OutputRunner {
             scripts: self.scripts,
             workdir: self.workdir,
-            summaries: self.summaries,
+            results: self.results,
         };
         match outputs.apply(checked).await {
             Ok(()) => Ok(None),
@@ -155,11 +156,7 @@ impl<'s> Acceptance<'s> {
              rules allow.\n",
             list(MAX_REPORTED, "\n- ")
         );
-        *self.summaries = refusals
-            .iter()
-            .take(MAX_REPORTED)
-            .map(OutputSummary::refused)
-            .collect();
+        *self.results = refusals.iter().take(MAX_REPORTED).map(refusal_event).collect();
         AttemptFailure {
             feedback: Some(feedback),
             ..AttemptFailure::failed(FailureClass::Verify, reason)

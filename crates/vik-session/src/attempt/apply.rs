@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use vik_base::{failpoint, report};
 use vik_core::attempt::HandOverFailure;
+use vik_core::event::Event;
 use vik_core::outcome::{FailureClass, Outcome};
 use vik_core::outputs::{
     self as core, CheckResult, Line, NextStep, OutputKind, OutputRule, Progress, Recovery, RunResult,
@@ -21,7 +22,7 @@ use super::acceptance::Checked;
 use super::judged::masked;
 use super::live::LivePhase;
 use super::opened::AttemptContext;
-use super::outputs::{OutputSummary, sample};
+use super::outputs::{result_event, sample};
 use super::scripts::ScriptRunner;
 use crate::hooks::{self, HookError};
 use crate::host::{ATTEMPT_MARK, env_value};
@@ -37,7 +38,7 @@ pub(super) struct OutputRunner<'s> {
     pub(super) scripts: ScriptRunner<'s>,
     pub(super) workdir: &'s Path,
     /// The results of the outputs so far.
-    pub(super) summaries: &'s mut Vec<OutputSummary>,
+    pub(super) results: &'s mut Vec<Event<'static>>,
 }
 
 /// Why the outputs were not all carried out.
@@ -152,8 +153,8 @@ impl<'s> OutputRunner<'s> {
         match (next, &scripts.check) {
             (NextStep::Skip, _) => {
                 let own = self.cx().start().attempt_id;
-                self.summaries
-                    .extend(last.map(|note| OutputSummary::of(&note, note.session == own)));
+                self.results
+                    .extend(last.map(|note| result_event(&note, note.session == own)));
                 return Ok(());
             }
             (NextStep::Check, Some(check)) => {
@@ -228,8 +229,8 @@ impl<'s> OutputRunner<'s> {
             (end, recovery),
             why.as_ref().map(|why| why.text.clone()),
         )?;
-        self.summaries
-            .extend(book.last(&line.key).map(|note| OutputSummary::of(note, true)));
+        self.results
+            .extend(book.last(&line.key).map(|note| result_event(note, true)));
         let why = why.unwrap_or_else(|| String::new().into());
         let (text, is_temporary) = match end {
             Progress::Applied | Progress::Applying => return Ok(()),

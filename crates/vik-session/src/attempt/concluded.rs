@@ -37,7 +37,7 @@ impl<'a> Concluded<'a> {
         let Opened { cx, log } = opened;
         cx.report_recorded_messages(&ended.result);
         let agent = AgentEnd::default();
-        cx.close_log(log.into(), &ended, &agent, &cx.output_summaries(Vec::new()));
+        cx.close_log(log.into(), &ended, &agent, &cx.output_results(Vec::new()));
         let mut concluded = Self {
             cx,
             ended,

@@ -58,7 +58,7 @@ impl<'a> Finished<'a> {
                         scripts: workplace.scripts(cx, &resolved),
                         workdir: workplace.workdir(),
                         log: &mut exited.log,
-                        summaries: &mut outputs,
+                        results: &mut outputs,
                     };
                     match acceptance.run().await {
                         Ok(failure) => hand_over_failure = failure,

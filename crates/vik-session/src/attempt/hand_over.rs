@@ -74,7 +74,7 @@ impl AttemptContext<'_> {
             let mut outputs = OutputRunner {
                 scripts: workplace.scripts(self, &secrets),
                 workdir: workplace.workdir(),
-                summaries: &mut Vec::new(),
+                results: &mut Vec::new(),
             };
             outputs.apply(checked).await.map_err(|error| match error {
                 NotApplied::HandOver(failure) => failure,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::{Timestamp, Zoned};
 use vik_core::attempt::{AttemptResult, HandOverFailure};
 use vik_core::ended::Ended;
+use vik_core::event::Event;
 use vik_core::outcome::{FailureClass, Outcome};
 use vik_core::question::Question;
 use vik_store::ledger::LedgerError;
@@ -16,7 +17,6 @@ use super::concluded::Concluded;
 use super::exited::Exited;
 use super::full::{failed_by_full_disk, failed_by_open_files};
 use super::opened::AttemptContext;
-use super::outputs::OutputSummary;
 use super::session_log::ClosableLog;
 use super::workplace::Acquired;
 
@@ -28,7 +28,7 @@ pub(super) struct Judged<'a> {
     /// Whether the workspace changed; `None` if that is unknown.
     pub(super) changed: Option<bool>,
     /// The results of the outputs that the agent requested.
-    pub(super) outputs: Vec<OutputSummary>,
+    pub(super) outputs: Vec<Event<'static>>,
     /// The question of an agent that asked one.
     pub(super) question: Option<Question>,
     /// Why an output of the accepted result was not carried out.
@@ -95,7 +95,7 @@ impl<'a> Judged<'a> {
             }
         }
         cx.remove_base_snapshot();
-        let outputs = cx.output_summaries(self.outputs);
+        let outputs = cx.output_results(self.outputs);
         cx.close_log(self.exited.log, &ended, &self.exited.agent, &outputs);
         Ok(Concluded {
             cx,

@@ -17,51 +17,32 @@ use crate::outputs::{self, FILE_NAME};
 /// The maximum length of an output's summary in one line.
 const SHOWN: usize = 100;
 
-/// The result of one output, for the log.
-#[derive(Debug)]
-pub(super) struct OutputSummary {
-    output: &'static str,
-    status: &'static str,
-    summary: Option<String>,
-    key: Option<String>,
-    reason: Option<String>,
+/// Returns the event of the result of one output: an `own` one of this attempt, or one that an
+/// earlier attempt has carried out.
+pub(super) fn result_event(note: &OutputNote, own: bool) -> Event<'static> {
+    let status = match note.progress {
+        Progress::Applied if own => "applied",
+        Progress::Applied => "skipped",
+        Progress::Failed => "failed",
+        Progress::Applying | Progress::Unknown => "unknown",
+    };
+    let reason = note.detail.clone().filter(|_| status != "skipped");
+    Event::Output {
+        output: note.output.kind().as_str().into(),
+        status: status.into(),
+        summary: Some(one_line(note.output.summary(), SHOWN).into()),
+        key: Some(note.key.to_string().into()),
+        reason: reason.map(Into::into),
+    }
 }
 
-impl OutputSummary {
-    pub(super) fn of(note: &OutputNote, own: bool) -> Self {
-        let status = match note.progress {
-            Progress::Applied if own => "applied",
-            Progress::Applied => "skipped",
-            Progress::Failed => "failed",
-            Progress::Applying | Progress::Unknown => "unknown",
-        };
-        Self {
-            output: note.output.kind().as_str(),
-            status,
-            summary: Some(one_line(note.output.summary(), SHOWN)),
-            key: Some(note.key.to_string()),
-            reason: note.detail.clone().filter(|_| status != "skipped"),
-        }
-    }
-
-    pub(super) fn refused(refusal: &Refusal) -> Self {
-        Self {
-            output: refusal.kind.map_or("", OutputKind::as_str),
-            status: "refused",
-            summary: None,
-            key: None,
-            reason: Some(refusal.to_string()),
-        }
-    }
-
-    pub(super) fn event(&self) -> Event<'_> {
-        Event::Output {
-            output: self.output.into(),
-            status: self.status.into(),
-            summary: self.summary.as_deref().map(Into::into),
-            key: self.key.as_deref().map(Into::into),
-            reason: self.reason.as_deref().map(Into::into),
-        }
+pub(super) fn refusal_event(refusal: &Refusal) -> Event<'static> {
+    Event::Output {
+        output: refusal.kind.map_or("", OutputKind::as_str).into(),
+        status: "refused".into(),
+        summary: None,
+        key: None,
+        reason: Some(refusal.to_string().into()),
     }
 }
 
@@ -99,15 +80,15 @@ impl AttemptContext<'_> {
 
     /// Returns the results of the outputs for the log, from the book if another daemon applied
     /// them.
-    pub(super) fn output_summaries(&self, summaries: Vec<OutputSummary>) -> Vec<OutputSummary> {
-        if !summaries.is_empty() || self.start().stage.outputs.is_none() {
-            return summaries;
+    pub(super) fn output_results(&self, results: Vec<Event<'static>>) -> Vec<Event<'static>> {
+        if !results.is_empty() || self.start().stage.outputs.is_none() {
+            return results;
         }
         let own = self.start().attempt_id;
         let notes = self.last_notes().into_iter();
         notes
             .filter(|note| note.session == own)
-            .map(|note| OutputSummary::of(&note, true))
+            .map(|note| result_event(&note, true))
             .collect()
     }
 

@@ -10,7 +10,6 @@ use vik_store::StoreError;
 
 use super::agent_end::AgentEnd;
 use super::opened::AttemptContext;
-use super::outputs::OutputSummary;
 use super::questions::question_event;
 
 /// The session log of an attempt whose agent has ended or was never started.
@@ -49,13 +48,7 @@ impl AttemptContext<'_> {
     }
 
     /// Writes the last lines of the session log, unless an earlier daemon wrote them.
-    pub(super) fn close_log(
-        &self,
-        log: ClosableLog,
-        ended: &Ended,
-        agent: &AgentEnd,
-        outputs: &[OutputSummary],
-    ) {
+    pub(super) fn close_log(&self, log: ClosableLog, ended: &Ended, agent: &AgentEnd, outputs: &[Event<'_>]) {
         if log.is_ended {
             return;
         }
@@ -80,7 +73,7 @@ impl AttemptContext<'_> {
         &self,
         ended: &Ended,
         agent: &AgentEnd,
-        outputs: &[OutputSummary],
+        outputs: &[Event<'_>],
         log: &mut SessionLog,
     ) -> Result<(), StoreError> {
         let now = Timestamp::now();
@@ -114,8 +107,8 @@ impl AttemptContext<'_> {
         {
             log.push(now, &Event::note(message))?;
         }
-        for summary in outputs {
-            log.push(now, &summary.event())?;
+        for output in outputs {
+            log.push(now, output)?;
         }
         if let Some(question) = &result.question {
             log.push(now, &question_event(question))?;
