@@ -118,10 +118,7 @@ async fn before_remove(
     cancel: impl Future<Output = ()>,
 ) -> Result<(), String> {
     let path = host.layout.removing_record(&issue.id);
-    let previous = private::read(&path)
-        .ok()
-        .and_then(|text| serde_json::from_slice::<Record>(&text).ok());
-    if previous.is_some_and(|record| record.hook_ended) {
+    if private::read_json(&path).is_ok_and(|record: Record| record.hook_ended) {
         return Ok(());
     }
     let message = |error: &dyn std::error::Error| report::chain(error);

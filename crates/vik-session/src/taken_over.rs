@@ -124,9 +124,7 @@ pub fn record_changes(
         failpoint::reach("person_traced");
     }
     let last = layout.last_snapshot(issue);
-    if let Some(folder) = last.parent() {
-        private::create_private_dir_all(folder)?;
-    }
+    private::create_parent(&last)?;
     let text = serde_json::to_vec(&now).map_err(io::Error::from)?;
     private::write_atomic(&last, &text)?;
     let paths = changes.files.iter();
@@ -153,11 +151,10 @@ pub fn session_shims(layout: &Layout) -> Vec<ProcessId> {
 }
 
 fn read_base(layout: &Layout, issue: &IssueId, hold: &TakenOver) -> Option<TakenOverBase> {
-    let text = private::read(&layout.taken_over_base(issue)).ok()?;
-    let state: TakenOverBase = serde_json::from_slice(&text).ok()?;
+    let state: TakenOverBase = private::read_json(&layout.taken_over_base(issue)).ok()?;
     (state.session == hold.session).then_some(state)
 }
 
 fn last_snapshot(layout: &Layout, issue: &IssueId) -> Option<Snapshot> {
-    serde_json::from_slice(&private::read(&layout.last_snapshot(issue)).ok()?).ok()
+    private::read_json(&layout.last_snapshot(issue)).ok()
 }

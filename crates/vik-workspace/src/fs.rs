@@ -19,6 +19,7 @@ use nix::fcntl::{AtFlags, OFlag, openat};
 use nix::sys::stat::{FchmodatFlags, FileStat, Mode, SFlag, fchmodat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 /// The flags that open a folder and follow no link in its place.
 pub(crate) const FOLDER: OFlag = OFlag::O_RDONLY
@@ -117,6 +118,33 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// Reads a file of Vik's own with JSON, as [`read`] does.
+///
+/// # Errors
+/// When the file cannot be read, or is not the JSON of the value.
+pub fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
+    Ok(serde_json::from_slice(&read(path)?)?)
+}
+
+/// Reads a file with JSON as [`read_json`] does; `None` if it does not exist.
+///
+/// # Errors
+/// As [`read_json`].
+pub fn read_json_if_exists<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
+    match read_json(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        value => value.map(Some),
+    }
+}
+
+/// Creates the folder of a file of Vik's own, as [`create_private_dir_all`] does.
+///
+/// # Errors
+/// As [`create_private_dir_all`].
+pub fn create_parent(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), create_private_dir_all)
 }
 
 /// Lists a folder without opening anything in it.

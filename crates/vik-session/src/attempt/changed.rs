@@ -17,7 +17,7 @@ use vik_base::{failpoint, report};
 use vik_core::outcome::FailureClass;
 use vik_core::workflow::SandboxFiles;
 use vik_store::{AttemptFailure, AttemptRecord, StoreError};
-use vik_workspace::changes::{Base, Bounds, Changes, Snapshot, Store};
+use vik_workspace::changes::{Base, Bounds, Changes, Store};
 use vik_workspace::worktree::{LinkedTree, TakeOverError, take_over};
 use vik_workspace::{Fingerprint, Workspace, fs as private};
 
@@ -58,7 +58,8 @@ impl AttemptContext<'_> {
         let file = self.files.base();
         let base_commit = self.files.base_commit(self.start().run);
         self.with_snapshot(folder, "before the agent", move |context| {
-            let earlier = read_snapshot(&context.host.layout.last_snapshot(&issue));
+            // It saves reading unchanged files.
+            let earlier = private::read_json(&context.host.layout.last_snapshot(&issue)).ok();
             let base = Base::take(
                 &context.store,
                 &context.folder,
@@ -137,10 +138,8 @@ impl AttemptContext<'_> {
         failpoint::reach("changes_found");
         let (record, changes, base) = (self.files.record(), self.files.changes(), self.files.base());
         self.with_snapshot(folder, "to trace it", move |context| {
-            let changes: Changes = match private::read(&changes) {
-                Ok(text) => serde_json::from_slice(&text)?,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-                Err(error) => return Err(error),
+            let Some(changes) = private::read_json_if_exists::<Changes>(&changes)? else {
+                return Ok(());
             };
             if changes.files.is_empty() && changes.unseen.is_empty() {
                 return Ok(());
@@ -149,8 +148,7 @@ impl AttemptContext<'_> {
             let attempt = attempt.ok_or(io::ErrorKind::NotFound)?;
             let record = Record::of(&attempt, &changes, &context.store, Timestamp::now());
             // Without the first snapshot, the record may be anywhere.
-            let before = private::read(&base).unwrap_or_default();
-            let TraceEnd { trace_end } = serde_json::from_slice(&before).unwrap_or_default();
+            let TraceEnd { trace_end } = private::read_json(&base).unwrap_or_default();
             context.trace().append(&record, trace_end).map(|_| ())
         })
         .await
@@ -170,18 +168,14 @@ impl AttemptContext<'_> {
             if file.exists() {
                 return Ok(());
             }
-            let Before { base, .. } = match private::read(&base) {
-                Ok(text) => serde_json::from_slice(&text)?,
+            let Some(Before { base, .. }) = private::read_json_if_exists(&base)? else {
                 // A version without snapshots started the attempt.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-                Err(error) => return Err(error),
+                return Ok(());
             };
             let (changes, now) =
                 base.changes(&context.store, &context.folder, &context.path, Bounds::default())?;
             let last = context.host.layout.last_snapshot(&issue);
-            if let Some(folder) = last.parent() {
-                private::create_private_dir_all(folder)?;
-            }
+            private::create_parent(&last)?;
             private::write_atomic_nosync(&last, &serde_json::to_vec(&now)?)?;
             private::write_atomic_nosync(&file, &serde_json::to_vec(&changes)?)
         })
@@ -267,13 +261,10 @@ impl SnapshotContext {
     }
 }
 
-/// Reads an earlier snapshot, which saves reading unchanged files; without one every file is read.
-fn read_snapshot(path: &Path) -> Option<Snapshot> {
-    serde_json::from_slice(&private::read(path).ok()?).ok()
-}
-
 #[cfg(test)]
 mod tests {
+    use vik_workspace::changes::Snapshot;
+
     use super::*;
 
     #[test]

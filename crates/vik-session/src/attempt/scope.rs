@@ -12,7 +12,6 @@ use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 use vik_base::report;
@@ -114,7 +113,7 @@ impl AttemptContext<'_> {
 
     /// Returns a message about the reverted paths for the session log.
     pub(super) fn reverted_message(&self) -> Option<String> {
-        let verdict: ScopeVerdict = read(&self.files.scope_verdict()).ok()?;
+        let verdict: ScopeVerdict = private::read_json(&self.files.scope_verdict()).ok()?;
         let paths = named(&verdict.reverted, MAX_REPORTED);
         (!paths.is_empty()).then(|| format!("changed out-of-scope paths, now reverted: {paths}"))
     }
@@ -137,15 +136,12 @@ struct Judge {
 impl Judge {
     fn verdict(&self) -> io::Result<ScopeVerdict> {
         if self.verdict.exists() {
-            return read(&self.verdict);
+            return private::read_json(&self.verdict);
         }
-        let base: Base = read(&self.base)?;
-        let changes: Changes = read(&self.changes)?;
-        let now: Snapshot = read(&self.last)?;
-        let mut owed: Owed = match read(&self.owed) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Owed::default(),
-            owed => owed?,
-        };
+        let base: Base = private::read_json(&self.base)?;
+        let changes: Changes = private::read_json(&self.changes)?;
+        let now: Snapshot = private::read_json(&self.last)?;
+        let mut owed: Owed = private::read_json_if_exists(&self.owed)?.unwrap_or_default();
         if owed.run != Some(self.run) {
             owed = Owed {
                 run: Some(self.run),
@@ -183,9 +179,7 @@ impl Judge {
                     Some("the attempt made commits, and Vik does not rewrite history".to_owned());
             }
         }
-        if let Some(folder) = self.owed.parent() {
-            private::create_private_dir_all(folder)?;
-        }
+        private::create_parent(&self.owed)?;
         private::write_atomic_nosync(&self.owed, &serde_json::to_vec(&owed)?)?;
         private::write_atomic_nosync(&self.verdict, &serde_json::to_vec(&verdict)?)?;
         Ok(verdict)
@@ -319,10 +313,6 @@ fn named(paths: &BTreeSet<RelPath>, max: usize) -> String {
         more => format!(" and {more} more"),
     };
     names.join(", ") + &more
-}
-
-fn read<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
-    Ok(serde_json::from_slice(&private::read(path)?)?)
 }
 
 #[cfg(test)]

@@ -217,10 +217,8 @@ impl PersonSession {
         spec.env = os_env(env);
         spec.stdin = Stdin::Terminal(terminal.to_owned());
         let census = self.census();
-        if let Some(folder) = census.parent() {
-            vik_workspace::fs::create_private_dir_all(folder)
-                .map_err(|error| broken("cannot create the folder of the session", &error))?;
-        }
+        vik_workspace::fs::create_parent(&census)
+            .map_err(|error| broken("cannot create the folder of the session", &error))?;
         spec.census = Some(census);
         // Shims of the daemon carry its mark, and end with it.
         let supervisor =

@@ -103,9 +103,7 @@ impl AttemptContext<'_> {
         } else {
             layout.issue_lock(&start.issue.id)
         };
-        if let Some(folder) = path.parent() {
-            private::create_private_dir_all(folder).map_err(|error| cannot_lock(&path, &error))?;
-        }
+        private::create_parent(&path).map_err(|error| cannot_lock(&path, &error))?;
         // The shims of a daemon that died may still be ending their processes.
         let deadline = Instant::now() + Graces::default().total();
         loop {

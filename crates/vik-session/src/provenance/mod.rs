@@ -40,20 +40,17 @@ pub fn sweep(layout: &Layout) -> io::Result<()> {
     let mut keep =
         |snapshot: &Snapshot| wanted.extend(snapshot.files.values().filter_map(|found| found.side.hash));
     for issue in vik_workspace::list(layout)? {
-        let snapshot = private::read(&layout.last_snapshot(&issue)).ok();
-        if let Some(snapshot) = snapshot.and_then(|text| serde_json::from_slice(&text).ok()) {
+        if let Ok(snapshot) = private::read_json(&layout.last_snapshot(&issue)) {
             keep(&snapshot);
         }
-        let base = private::read(&layout.taken_over_base(&issue)).ok();
-        if let Some(base) = base.and_then(|text| serde_json::from_slice::<Base>(&text).ok()) {
+        if let Ok(base) = private::read_json::<Base>(&layout.taken_over_base(&issue)) {
             keep(&base.snapshot);
         }
     }
     for folder in folders(&layout.sessions_dir())? {
         for file in folders(&folder)? {
             let is_base = file.to_string_lossy().ends_with(".base.json");
-            let base = is_base.then(|| private::read(&file).ok()).flatten();
-            if let Some(base) = base.and_then(|text| serde_json::from_slice::<Base>(&text).ok()) {
+            if is_base && let Ok(base) = private::read_json::<Base>(&file) {
                 keep(&base.snapshot);
             }
         }

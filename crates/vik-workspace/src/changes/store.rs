@@ -12,7 +12,7 @@ use vik_core::file_change::ContentHash;
 
 use self::pack::{PackWriter, Packs};
 use crate::fs as private;
-use crate::fs::{create_private_dir_all, write_atomic_nosync};
+use crate::fs::{create_parent, write_atomic_nosync};
 
 /// A store of contents: each in a file of its own, or in a pack.
 #[derive(Clone, Debug)]
@@ -94,9 +94,7 @@ impl Store {
         let path = self.path(hash);
         match write_atomic_nosync(&path, content) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                if let Some(folder) = path.parent() {
-                    create_private_dir_all(folder)?;
-                }
+                create_parent(&path)?;
                 write_atomic_nosync(&path, content)
             }
             written => written,

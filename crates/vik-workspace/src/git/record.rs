@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -13,7 +12,7 @@ use vik_core::ids::IssueId;
 use super::GitError;
 use super::repository::{Repository, RepositoryLocation};
 use super::settings::parse;
-use crate::fs::{create_private_dir_all, write_json_atomic, write_private};
+use crate::fs::{create_private_dir_all, read_json_if_exists, write_json_atomic, write_private};
 use crate::{Layout, VIEW_PREFIX, Workspace, normalize};
 
 /// The repository of a workspace when `after_create` had ended.
@@ -85,13 +84,7 @@ pub enum SavedRecord {
 /// Returns an error if it cannot be read.
 pub fn read_record(layout: &Layout, issue: &IssueId) -> Result<Option<SavedRecord>, GitError> {
     let path = layout.git_record(issue);
-    match crate::fs::read(&path) {
-        Ok(text) => serde_json::from_slice(&text)
-            .map(Some)
-            .map_err(|error| GitError::io("read", &path)(io::Error::other(error))),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(GitError::io("read", &path)(error)),
-    }
+    read_json_if_exists(&path).map_err(GitError::io("read", &path))
 }
 
 /// Writes the record of an issue's workspace.

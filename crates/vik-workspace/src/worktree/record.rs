@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::fs::write_json_atomic;
+use crate::fs::{read_json_if_exists, write_json_atomic};
 
 /// The state of a work tree whose commits were not taken over yet; stored where no agent can write.
 /// While it exists, the separate repository is complete.
@@ -25,11 +25,7 @@ pub(super) struct Record {
 
 impl Record {
     pub(super) fn read(file: &Path) -> io::Result<Option<Self>> {
-        match crate::fs::read(file) {
-            Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
+        read_json_if_exists(file)
     }
 
     pub(super) fn write(&self, file: &Path) -> io::Result<()> {
