@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use vik_core::attempt::Start;
+use vik_core::issue::Issue;
 use vik_core::workflow::AgentProfile;
 use vik_proc::{Mark, ProcessId, ShimSpec, Supervisor};
 use vik_store::AttemptFiles;
@@ -142,6 +143,20 @@ impl Host {
             );
         env.insert("VIK_ISSUES_DIR".to_owned(), issues.to_string_lossy().into_owned());
         env.insert(INSTANCE_MARK.to_owned(), self.instance.clone());
+    }
+
+    /// Adds the variables of an issue for a script or an agent in its workspace.
+    pub fn add_issue(&self, issue: &Issue, env: &mut BTreeMap<String, String>) {
+        let issues_dir = self.layout.issues_dir();
+        let own: [(&str, &str); 5] = [
+            ("VIK_ISSUE_ID", issue.id.as_str()),
+            ("VIK_ISSUE_TITLE", &issue.title),
+            ("VIK_ISSUE_STATE", &issue.state),
+            ("VIK_WORKFLOW", &self.workflow_path.to_string_lossy()),
+            // git must not use a repository around a workspace that has none itself.
+            ("GIT_CEILING_DIRECTORIES", &issues_dir.to_string_lossy()),
+        ];
+        env.extend(own.map(|(name, value)| (name.to_owned(), env_value(value))));
     }
 
     /// Returns the program of an agent that the workflow names by a relative path with a `/`, such

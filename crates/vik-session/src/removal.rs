@@ -14,7 +14,7 @@ use vik_workspace::{UnsavedWork, Workspace, WorkspaceError, WorkspaceLock, fs as
 
 use crate::attempt::issue_context;
 use crate::hooks::{self, Hook, ScriptContext};
-use crate::host::{Host, env_value};
+use crate::host::Host;
 use crate::sandbox;
 use crate::secrets::Resolver;
 
@@ -94,7 +94,7 @@ pub async fn remove(
         if let Some(source) = &workflow.issue.before_remove {
             before_remove(host, workflow, issue, source, found, locked.issue(), cancel)
                 .await
-                .map_err(RemovalError::Hook)?;
+                .map_err(|error| RemovalError::Hook(report::chain(&*error)))?;
         }
     }
     let removed = blocking(host, issue, |host, issue| {
@@ -116,38 +116,24 @@ async fn before_remove(
     workspace: &Workspace,
     lock: &FileLock,
     cancel: impl Future<Output = ()>,
-) -> Result<(), String> {
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let path = host.layout.removing_record(&issue.id);
     if private::read_json(&path).is_ok_and(|record: Record| record.hook_ended) {
         return Ok(());
     }
-    let message = |error: &dyn std::error::Error| report::chain(error);
     let mut record = Record {
         id: uuid::Uuid::now_v7().to_string(),
         hook_ended: false,
     };
-    private::write_json_atomic(&path, &record).map_err(|error| message(&error))?;
+    private::write_json_atomic(&path, &record)?;
     let context = Value::Object(issue_context(host, issue, workspace.path()));
-    let script = vik_template::script(source, &context).map_err(|error| message(&error))?;
+    let script = vik_template::script(source, &context)?;
     let sessions = host.layout.issue_sessions_dir(&issue.id);
-    private::create_private_dir_all(&sessions).map_err(|error| message(&error))?;
-    workspace.check(&host.layout).map_err(|error| message(&error))?;
+    private::create_private_dir_all(&sessions)?;
+    workspace.check(&host.layout)?;
     let mut env = host.command_env();
-    env.extend([
-        ("VIK_ISSUE_ID".to_owned(), env_value(issue.id.as_str())),
-        ("VIK_ISSUE_TITLE".to_owned(), env_value(&issue.title)),
-        ("VIK_ISSUE_STATE".to_owned(), env_value(&issue.state)),
-        (
-            "VIK_WORKFLOW".to_owned(),
-            env_value(&host.workflow_path.to_string_lossy()),
-        ),
-        (
-            "GIT_CEILING_DIRECTORIES".to_owned(),
-            host.layout.issues_dir().to_string_lossy().into_owned(),
-        ),
-    ]);
-    let sandbox = sandbox::confine_hook(host, workflow, &issue.id, workspace.path(), &mut env);
-    let sandbox = sandbox.map_err(|error| message(&error))?;
+    host.add_issue(issue, &mut env);
+    let sandbox = sandbox::confine_hook(host, workflow, &issue.id, workspace.path(), &mut env)?;
     let resolver = Resolver {
         host,
         secrets: &workflow.secrets,
@@ -155,10 +141,7 @@ async fn before_remove(
     };
     let mut cancel = std::pin::pin!(cancel);
     let names = &workflow.issue.hook_secrets;
-    let values = resolver
-        .values(names, &mut cancel)
-        .await
-        .map_err(|error| message(&error))?;
+    let values = resolver.values(names, &mut cancel).await?;
     env.extend(values.of(names));
     let place = ScriptContext {
         cwd: workspace.path(),
@@ -171,11 +154,9 @@ async fn before_remove(
         lock: Some(lock),
     };
     let log = sessions.join(format!("before_remove-{}.log", record.id));
-    hooks::run(host, Hook::BeforeRemove.as_str(), &script, place, &log, cancel)
-        .await
-        .map_err(|error| message(&error))?;
+    hooks::run(host, Hook::BeforeRemove.as_str(), &script, place, &log, cancel).await?;
     record.hook_ended = true;
-    private::write_json_atomic(&path, &record).map_err(|error| message(&error))
+    Ok(private::write_json_atomic(&path, &record)?)
 }
 
 /// Takes the locks of the workspace, which is kept while any process uses it.

@@ -347,19 +347,11 @@ impl AttemptContext<'_> {
     pub(super) fn add_vik_variables(&self, env: &mut BTreeMap<String, String>) {
         let (host, start) = (self.host(), self.start());
         host.add_own(env);
+        host.add_issue(&start.issue, env);
         let own = [
-            ("VIK_ISSUE_ID", start.issue.id.to_string()),
-            ("VIK_ISSUE_TITLE", start.issue.title.to_string()),
-            ("VIK_ISSUE_STATE", start.issue.state.to_string()),
             ("VIK_STAGE", start.stage.name.to_string()),
             ("VIK_RUN_ID", start.run.to_string()),
             ("VIK_ATTEMPT", start.attempt.to_string()),
-            ("VIK_WORKFLOW", host.workflow_path.to_string_lossy().into_owned()),
-            // git must not use a repository around a workspace that has none itself.
-            (
-                "GIT_CEILING_DIRECTORIES",
-                host.layout.issues_dir().to_string_lossy().into_owned(),
-            ),
         ];
         env.extend(own.map(|(name, value)| (name.to_owned(), env_value(&value))));
         if let Some(commit) = self.base_commit() {
