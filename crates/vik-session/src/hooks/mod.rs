@@ -13,7 +13,7 @@ use std::{fmt, io};
 
 use vik_base::report::{self, describe_exit};
 use vik_core::retry_later::requested_wait;
-use vik_proc::{FileLock, Limits, Output, ProcessId, Sandbox, Stdin};
+use vik_proc::{CommandRun, FileLock, Limits, Output, Sandbox, Stdin};
 use vik_template::TemplateError;
 use vik_workspace::WorkspaceError;
 use vik_workspace::fs::write_private;
@@ -147,52 +147,52 @@ pub async fn run(
     let file = log.with_extension("sh");
     // Earlier runs of the script have printed the beginning of the log.
     let start = log.metadata().map_or(0, |log| log.len());
-    write_private(&file, script.as_bytes()).map_err(|source| HookError::Write {
-        path: file.clone(),
+    let timeout = place.timeout;
+    let outputs = (Output::Append(log.to_owned()), Output::Stdout);
+    let run = run_file(host, name, script, place, &file, outputs, cancel).await?;
+    let tail = || read_tail_after(log, start, TAIL_BYTES);
+    check_run(name.to_owned(), &run, timeout, tail)
+}
+
+/// Runs a script from a file of its own.
+async fn run_file(
+    host: &Host,
+    name: &str,
+    script: &str,
+    place: ScriptContext<'_>,
+    file: &Path,
+    (stdout, stderr): (Output, Output),
+    cancel: impl Future<Output = ()>,
+) -> Result<CommandRun, HookError> {
+    write_private(file, script.as_bytes()).map_err(|source| HookError::Write {
+        path: file.to_owned(),
         source,
     })?;
-    let mut spec = host.script(&file, place.cwd, place.env, place.attempt);
-    spec.sandbox = readable_script(place.sandbox, &file);
-    spec.stdout = Output::Append(log.to_owned());
-    spec.stderr = Output::Stdout;
+    let mut spec = host.script(file, place.cwd, place.env, place.attempt);
+    spec.sandbox = place.sandbox;
+    if let Some(sandbox) = &mut spec.sandbox {
+        // The shell opens it itself.
+        sandbox.show(file);
+    }
+    (spec.stdout, spec.stderr) = (stdout, stderr);
     if let Some(file) = place.stdin {
         spec.stdin = Stdin::File(file.to_owned());
     }
     let limits = Limits {
         timeout: place.timeout,
-        max_bytes: 0,
+        max_bytes: PROMPT_COMMAND_BYTES,
     };
-    let on_shim = note_shim(host, place.runs_agent_code);
+    let shims = place.runs_agent_code.then(|| host.agent_shims.clone());
+    let on_shim = move |shim| shims.iter().for_each(|shims| shims.add([shim]));
     let result = host
         .supervisor
         .output_with_callback(&spec, place.lock, limits, cancel, on_shim)
         .await;
     // The script may contain values of the environment: it is removed, only its output is kept.
-    let _ = std::fs::remove_file(&file);
-    let name = name.to_owned();
-    let run = result.map_err(|source| HookError::Start {
-        name: name.clone(),
+    let _ = std::fs::remove_file(file);
+    result.map_err(|source| HookError::Start {
+        name: name.to_owned(),
         source: Box::new(source),
-    })?;
-    let tail = || read_tail_after(log, start, TAIL_BYTES);
-    check_run(name, &run, place.timeout, tail)
-}
-
-/// Returns the callback that receives the shim of a script before the script runs.
-fn note_shim(host: &Host, runs_agent_code: bool) -> impl FnOnce(ProcessId) + Send + 'static {
-    let shims = runs_agent_code.then(|| host.agent_shims.clone());
-    move |shim| {
-        if let Some(shims) = shims {
-            shims.add([shim]);
-        }
-    }
-}
-
-/// Returns the sandbox of a script with its file readable, as the shell opens it itself.
-fn readable_script(sandbox: Option<Sandbox>, script: &Path) -> Option<Sandbox> {
-    sandbox.map(|mut sandbox| {
-        sandbox.show(script);
-        sandbox
     })
 }
 
@@ -203,34 +203,18 @@ fn readable_script(sandbox: Option<Sandbox>, script: &Path) -> Option<Sandbox> {
 pub async fn prompt_command(
     host: &Host,
     script: &str,
-    place: ScriptContext<'_>,
+    mut place: ScriptContext<'_>,
     file: &Path,
     cancel: impl Future<Output = ()>,
 ) -> Result<String, HookError> {
-    write_private(file, script.as_bytes()).map_err(|source| HookError::Write {
-        path: file.to_owned(),
-        source,
-    })?;
     let stderr = file.with_extension("stderr");
-    let mut spec = host.script(file, place.cwd, place.env, place.attempt);
-    spec.sandbox = readable_script(place.sandbox, file);
-    spec.stderr = Output::Append(stderr.clone());
-    let limits = Limits {
-        timeout: PROMPT_COMMAND_TIMEOUT,
-        max_bytes: PROMPT_COMMAND_BYTES,
-    };
-    let on_shim = note_shim(host, place.runs_agent_code);
-    let result = host
-        .supervisor
-        .output_with_callback(&spec, place.lock, limits, cancel, on_shim)
-        .await;
-    let tail = read_tail(&stderr, TAIL_BYTES);
-    let _ = (std::fs::remove_file(file), std::fs::remove_file(&stderr));
+    let outputs = (Output::Inherit, Output::Append(stderr.clone()));
     let name = format!("exec({})", report::one_line(script, 60));
-    let run = result.map_err(|source| HookError::Start {
-        name: name.clone(),
-        source: Box::new(source),
-    })?;
+    place.timeout = PROMPT_COMMAND_TIMEOUT;
+    let run = run_file(host, &name, script, place, file, outputs, cancel).await;
+    let tail = read_tail(&stderr, TAIL_BYTES);
+    let _ = std::fs::remove_file(&stderr);
+    let run = run?;
     check_run(name, &run, PROMPT_COMMAND_TIMEOUT, || tail)?;
     let mut text = String::from_utf8_lossy(&run.stdout).into_owned();
     if text.ends_with('\n') {
@@ -241,7 +225,7 @@ pub async fn prompt_command(
 
 fn check_run(
     name: String,
-    run: &vik_proc::CommandRun,
+    run: &CommandRun,
     timeout: Duration,
     tail: impl FnOnce() -> String,
 ) -> Result<(), HookError> {
