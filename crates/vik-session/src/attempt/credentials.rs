@@ -7,8 +7,9 @@ use vik_core::outcome::FailureClass;
 use vik_core::workflow::SecretSource;
 use vik_proc::Sandbox;
 use vik_store::AttemptFailure;
-use vik_workspace::{fs as private, resolve_path};
+use vik_workspace::resolve_path;
 
+use super::questions::create_request_file;
 use super::scripts::ScriptRunner;
 use crate::outputs::{CredentialGuard, FILE};
 
@@ -42,17 +43,9 @@ impl ScriptRunner<'_> {
                 "an agent with `outputs` must not have access to a credential: {leak}"
             ))
         })?;
-        let folder = self.cx.files.outputs_dir();
         let file = self.cx.output_file();
-        private::create_private_dir_all(&folder)
-            .and_then(|()| private::write_private(&file, b""))
-            .map_err(|error| {
-                let reason = format!("cannot create the outputs file: {error}");
-                AttemptFailure::failed(FailureClass::Hook, reason)
-            })?;
         env.insert(FILE.to_owned(), file.to_string_lossy().into_owned());
-        sandbox.write.push(folder.canonicalize().unwrap_or(folder));
-        Ok(())
+        create_request_file(&file, "the outputs file", Some(sandbox))
     }
 
     /// Withholds the same from `verify`, which runs code that the agent wrote.

@@ -82,19 +82,8 @@ impl AttemptContext<'_> {
         env: &mut BTreeMap<String, String>,
         sandbox: Option<&mut Sandbox>,
     ) -> Result<(), AttemptFailure> {
-        let folder = self.files.questions_dir();
-        let file = file(self.files);
-        private::create_private_dir_all(&folder)
-            .and_then(|()| private::write_private(&file, b""))
-            .map_err(|error| {
-                let reason = format!("cannot create the file for questions: {error}");
-                AttemptFailure::failed(FailureClass::Hook, reason)
-            })?;
-        env.insert(FILE.to_owned(), file.to_string_lossy().into_owned());
-        if let Some(sandbox) = sandbox {
-            sandbox.write.push(folder.canonicalize().unwrap_or(folder));
-        }
-        Ok(())
+        env.insert(FILE.to_owned(), file(self.files).to_string_lossy().into_owned());
+        create_request_file(&file(self.files), "the file for questions", sandbox)
     }
 
     /// Returns the question of an agent that has ended. No process of it is alive any more, so
@@ -127,6 +116,24 @@ impl AttemptContext<'_> {
     pub(super) fn remove_questions(&self) {
         let _ = std::fs::remove_dir_all(self.files.questions_dir());
     }
+}
+
+/// Creates a file in which an agent asks for something, and lets its sandbox write to its folder.
+pub(super) fn create_request_file(
+    file: &Path,
+    name: &str,
+    sandbox: Option<&mut Sandbox>,
+) -> Result<(), AttemptFailure> {
+    let created = private::create_parent(file).and_then(|()| private::write_private(file, b""));
+    created.map_err(|error| {
+        AttemptFailure::failed(FailureClass::Hook, format!("cannot create {name}: {error}"))
+    })?;
+    if let (Some(sandbox), Some(folder)) = (sandbox, file.parent()) {
+        sandbox
+            .write
+            .push(folder.canonicalize().unwrap_or_else(|_| folder.to_owned()));
+    }
+    Ok(())
 }
 
 /// Returns the question in the file of an agent, if it wrote one.
