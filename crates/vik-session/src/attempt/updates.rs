@@ -89,27 +89,22 @@ pub struct AttemptUpdates {
 impl AttemptUpdates {
     /// Creates the two ends of the updates.
     pub(super) fn channel() -> (UpdateSender, Self) {
-        let (facts, facts_receiver) = watch::channel(Facts::default());
-        let (spent, spent_receiver) = watch::channel(Spend::default());
-        let (awaits, awaits_receiver) = watch::channel(None);
-        let (taken, taken_receiver) = watch::channel(Vec::new());
-        let (turn, turn_receiver) = watch::channel(EndedTurn::default());
         let (finish, finish_receiver) = mpsc::channel(1);
         let sender = UpdateSender {
-            facts,
-            spent,
-            awaits,
-            taken,
-            turn,
+            facts: watch::Sender::default(),
+            spent: watch::Sender::default(),
+            awaits: watch::Sender::default(),
+            taken: watch::Sender::default(),
+            turn: watch::Sender::default(),
             finish,
         };
         let receiver = Self {
-            facts: facts_receiver,
-            spent: spent_receiver,
-            awaits: awaits_receiver,
-            taken: taken_receiver,
+            facts: sender.facts.subscribe(),
+            spent: sender.spent.subscribe(),
+            awaits: sender.awaits.subscribe(),
+            taken: sender.taken.subscribe(),
             taken_before: 0,
-            turn: turn_receiver,
+            turn: sender.turn.subscribe(),
             finish: finish_receiver,
             finished: None,
         };
