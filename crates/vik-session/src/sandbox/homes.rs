@@ -16,7 +16,7 @@ const XDG: [(&str, &str); 3] = [
 
 /// All home directories of an agent: its own, the daemon's, and the one in the user database. A
 /// program finds the user's keys below any of them, whatever the value of `HOME` is.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Homes {
     homes: Vec<PathBuf>,
     /// Folders that replace one below the home directory.
@@ -27,10 +27,7 @@ impl Homes {
     /// Returns the homes of the daemon and of its user.
     pub fn of_daemon(daemon: &Environment) -> Self {
         let user = User::from_uid(getuid()).ok().flatten().map(|user| user.dir);
-        let mut homes = Self {
-            homes: Vec::new(),
-            bases: Vec::new(),
-        };
+        let mut homes = Self::default();
         homes.add(
             |name| daemon.get(name),
             &std::env::current_dir().unwrap_or_default(),
@@ -42,10 +39,7 @@ impl Homes {
     /// Returns the home that a process finds with `env` in the folder `cwd`, followed by those of
     /// the daemon.
     pub fn of_process(daemon: &Environment, env: &BTreeMap<String, String>, cwd: &Path) -> Self {
-        let mut homes = Self {
-            homes: Vec::new(),
-            bases: Vec::new(),
-        };
+        let mut homes = Self::default();
         homes.add(|name| env.get(name).map(String::as_str), cwd);
         let others = Self::of_daemon(daemon);
         others

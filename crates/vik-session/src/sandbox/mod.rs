@@ -263,32 +263,23 @@ pub fn confine_hook(
 
 /// An action that an active sandbox does not prevent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Weakness {
-    /// Signals to other processes of this user.
-    Signals,
-}
+pub struct Weakness;
 
 impl Weakness {
     /// Returns the weakness of a backend with this version of Landlock.
     fn of(backend: Backend, landlock: i64) -> Option<Self> {
         let is_weak = backend == Backend::Landlock && landlock < SIGNALS_SINCE;
-        is_weak.then_some(Self::Signals)
+        is_weak.then_some(Self)
     }
 
     /// Returns a description for people.
     pub fn description(self) -> &'static str {
-        match self {
-            Self::Signals => {
-                "this kernel lets agents send signals to other processes of this user (Linux 6.12 and later do not)"
-            }
-        }
+        "this kernel lets agents send signals to other processes of this user (Linux 6.12 and later do not)"
     }
 
     /// Returns how to prevent it.
     pub fn hint(self) -> &'static str {
-        match self {
-            Self::Signals => "`sandbox: {backend: bubblewrap}` prevents this on any kernel",
-        }
+        "`sandbox: {backend: bubblewrap}` prevents this on any kernel"
     }
 }
 
