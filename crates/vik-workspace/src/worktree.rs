@@ -12,9 +12,10 @@ use nix::sys::stat::Mode;
 use vik_base::failpoint;
 
 use self::record::Record;
-use self::refs::{branch_of, copy, copy_refs, is_hash, packed_refs};
+use self::refs::{branch_of, copy, copy_refs, packed_refs};
 use super::changes::small_file;
 use super::fs::{FOLDER, create_private_dir_all, list_folder, write_atomic, write_private};
+use super::git::is_id;
 use super::removal;
 
 mod record;
@@ -139,7 +140,7 @@ impl LinkedTree {
         loose
             .or_else(packed)
             .map(|hash| hash.trim().to_owned())
-            .filter(|hash| is_hash(hash))
+            .filter(|hash| is_id(hash))
     }
 
     fn alternates(&self) -> String {

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 use vik_proc::untrusted;
 
+use crate::git::is_id;
+
 /// The size limit of an index. A larger one is not read.
 const MAX_INDEX: u64 = 64 * 1024 * 1024;
 
@@ -93,8 +95,7 @@ impl GitDirs {
 }
 
 fn commit(text: &str) -> Option<String> {
-    let is_id = matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    is_id.then(|| text.to_ascii_lowercase())
+    is_id(text).then(|| text.to_ascii_lowercase())
 }
 
 /// Reads a small file that an agent may have written. Links on the path to its folder are followed.

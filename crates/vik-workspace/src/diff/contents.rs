@@ -35,21 +35,16 @@ struct Sides {
 pub fn net_changes<'c>(changes: impl IntoIterator<Item = &'c file_change::FileChange>, store: &Store) -> Net {
     let mut files: BTreeMap<RelPath, Sides> = BTreeMap::new();
     let mut set = |path: &RelPath, old: Option<&Side>, new: Option<&Side>, hunks: Option<&Vec<Hunk>>| {
-        use std::collections::btree_map::Entry;
-        match files.entry(path.clone()) {
-            Entry::Vacant(entry) => {
-                entry.insert(Sides {
-                    old: old.cloned(),
-                    new: new.cloned(),
-                    hunks: hunks.cloned(),
-                });
-            }
-            Entry::Occupied(mut entry) => {
-                let sides = entry.get_mut();
-                sides.new = new.cloned();
-                sides.hunks = None;
-            }
-        }
+        let sides = files.entry(path.clone());
+        let sides = sides.and_modify(|sides| {
+            sides.new = new.cloned();
+            sides.hunks = None;
+        });
+        sides.or_insert_with(|| Sides {
+            old: old.cloned(),
+            new: new.cloned(),
+            hunks: hunks.cloned(),
+        });
     };
     for change in changes {
         let (old, new) = (change.old.as_ref(), change.new.as_ref());

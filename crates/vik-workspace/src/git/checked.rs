@@ -88,7 +88,7 @@ impl View {
         self.resolve(self.checked(self.git(["rev-parse"])), &name)
     }
 
-    fn resolve(&self, mut rev_parse: Command, name: &str) -> Result<Option<String>, GitError> {
+    pub(super) fn resolve(&self, mut rev_parse: Command, name: &str) -> Result<Option<String>, GitError> {
         rev_parse.args(["--verify", "--quiet", "--end-of-options", name]);
         let found = rev_parse
             .output()

@@ -17,6 +17,7 @@ use vik_proc::untrusted;
 
 use super::GitError;
 use crate::fs::FOLDER;
+use crate::issues::file_type;
 
 /// The size limit of a file that is read completely, in bytes.
 pub const MAX_READ_BYTES: u64 = 64 * 1024 * 1024;
@@ -193,7 +194,7 @@ impl Takeover<'_> {
             Err(Errno::ENOENT) => return Ok(()),
             Err(error) => return Err(fail("read")(error)),
         };
-        match kind(stat.st_mode) {
+        match file_type(&stat) {
             SFlag::S_IFDIR => {
                 let inner = openat(from, name, FOLDER, Mode::empty()).map_err(fail("open"))?;
                 match mkdirat(to, name, Mode::from_bits_truncate(0o777)) {
@@ -216,10 +217,6 @@ impl Takeover<'_> {
     }
 }
 
-fn kind(mode: u32) -> SFlag {
-    SFlag::from_bits_truncate(mode) & SFlag::S_IFMT
-}
-
 fn take_ref(from: &OwnedFd, to: &OwnedFd, name: &CStr) -> io::Result<()> {
     let name = OsStr::from_bytes(name.to_bytes());
     match untrusted::read_at(from, Path::new(name), MAX_REF_BYTES) {
@@ -235,7 +232,7 @@ fn take_file(from: &OwnedFd, to: &OwnedFd, name: &CStr) -> io::Result<()> {
         Ok(()) => {
             // The name may refer to another file since it was checked.
             let stat = fstatat(to, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
-            if kind(stat.st_mode) == SFlag::S_IFREG {
+            if file_type(&stat) == SFlag::S_IFREG {
                 return Ok(());
             }
             unlinkat(to, name, UnlinkatFlags::NoRemoveDir)?;
@@ -286,7 +283,7 @@ pub fn take_over_file(from: &OwnedFd, name: &CStr, to: &Path) -> io::Result<bool
     let Ok(stat) = fstatat(from, name, AtFlags::AT_SYMLINK_NOFOLLOW) else {
         return Ok(false);
     };
-    if kind(stat.st_mode) != SFlag::S_IFREG {
+    if file_type(&stat) != SFlag::S_IFREG {
         return Err(io::Error::other("it is not a regular file"));
     }
     if stat.st_size > MAX_FILE_BYTES {

@@ -11,8 +11,8 @@ use std::process::{Command, Stdio};
 
 use super::files;
 use super::record::{REPOSITORY_VARIABLES, Record, Remote, local_settings, remotes, safe_path};
-use super::repository::{Repository, WorkTree, is_id, is_ref};
-use super::run::{could_not_start, output, run_with_input};
+use super::repository::{Repository, WorkTree, is_ref};
+use super::run::{output, run_with_input};
 use super::{GitError, programs, settings};
 use crate::fs::write_private;
 use crate::{Layout, VIEW_PREFIX};
@@ -244,13 +244,7 @@ impl View {
     /// # Errors
     /// Returns an error if git cannot be started.
     pub fn commit(&self, name: &str) -> Result<Option<String>, GitError> {
-        let name = format!("{name}^{{commit}}");
-        let mut command = self.git(["rev-parse", "--verify", "--quiet", "--end-of-options", &name]);
-        let found = command
-            .output()
-            .map_err(|error| could_not_start("rev-parse", &error))?;
-        let id = String::from_utf8_lossy(&found.stdout).trim().to_owned();
-        Ok(is_id(&id).then_some(id))
+        self.resolve(self.git(["rev-parse"]), &format!("{name}^{{commit}}"))
     }
 
     /// Refuses a remote whose URL in the workspace's own settings differs from the recorded one.

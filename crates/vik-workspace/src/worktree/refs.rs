@@ -8,6 +8,7 @@ use vik_proc::untrusted;
 
 use crate::changes::small_file;
 use crate::fs::{create_private_dir_all, list_folder, write_private};
+use crate::git::is_id;
 
 /// The size limit of a file of packed refs.
 const MAX_PACKED_REFS: u64 = 64 * 1024 * 1024;
@@ -25,7 +26,7 @@ pub(super) fn packed_refs(file: &Path) -> BTreeMap<String, String> {
     let text = String::from_utf8_lossy(&text);
     let pairs = text.lines().filter_map(|line| line.split_once(' '));
     pairs
-        .filter(|(hash, name)| is_hash(hash) && name.starts_with("refs/"))
+        .filter(|(hash, name)| is_id(hash) && name.starts_with("refs/"))
         .map(|(hash, name)| (name.to_owned(), hash.to_owned()))
         .collect()
 }
@@ -33,10 +34,6 @@ pub(super) fn packed_refs(file: &Path) -> BTreeMap<String, String> {
 /// Returns the branch in the content of a `HEAD` file.
 pub(super) fn branch_of(head: &str) -> Option<&str> {
     head.strip_prefix("ref:").map(str::trim)
-}
-
-pub(super) fn is_hash(text: &str) -> bool {
-    matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// Adds the refs below `path` of a repository that have their own files.
@@ -51,7 +48,7 @@ fn loose_refs(repository: &Path, path: &Path, refs: &mut BTreeMap<String, String
         if entry.file_type()?.is_dir() {
             loose_refs(repository, &path, refs)?;
         } else if let (Some(name), Ok(hash)) = (path.to_str(), small_file(&entry.path()))
-            && is_hash(hash.trim())
+            && is_id(hash.trim())
         {
             refs.insert(name.to_owned(), hash.trim().to_owned());
         }

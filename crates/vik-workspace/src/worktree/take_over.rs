@@ -10,10 +10,11 @@ use vik_base::failpoint;
 use vik_proc::{Limits, Stdin, Supervisor};
 
 use super::record::Record;
-use super::refs::{branch_of, is_hash, refs};
+use super::refs::{branch_of, refs};
 use super::{LinkedTree, is_plain, remove};
 use crate::changes::small_file;
 use crate::fs::{write_atomic, write_private};
+use crate::git::is_id;
 use crate::isolated_git::isolated_spec;
 
 /// The time limit of one git call.
@@ -103,7 +104,7 @@ impl LinkedTree {
         if head == record.head {
             return Ok(());
         }
-        let is_head = |head: &str| is_hash(head.trim()) || branch_of(head).is_some();
+        let is_head = |head: &str| is_id(head.trim()) || branch_of(head).is_some();
         if record.agent_head.is_none() && is_head(&head) {
             record.agent_head = Some(head);
             record.write(file)?;
@@ -163,7 +164,7 @@ impl LinkedTree {
         let mut wanted: String = all_known.values().map(|hash| format!("^{hash}\n")).collect();
         let detached = record.agent_head.as_deref().map(str::trim);
         let tips = moves.iter().map(|(_, new, _)| new.as_str());
-        let tips = tips.chain(detached.filter(|head| is_hash(head)));
+        let tips = tips.chain(detached.filter(|head| is_id(head)));
         tips.for_each(|new| wanted.push_str(&format!("{new}\n")));
         // In the separate repository, since git cannot move a pack to another file system. No agent
         // can guess the name.
@@ -222,7 +223,7 @@ impl LinkedTree {
         let hashes = staged
             .chain(log.lines())
             .filter_map(|line| line.split(' ').nth(1));
-        let hashes: BTreeSet<&str> = hashes.filter(|hash| is_hash(hash)).collect();
+        let hashes: BTreeSet<&str> = hashes.filter(|hash| is_id(hash)).collect();
         let hashes: String = hashes.iter().map(|hash| format!("{hash}\n")).collect();
         write_private(list, hashes.as_bytes())?;
         let args = ["cat-file", "--batch-check=%(objectname) %(objecttype)"];
@@ -252,7 +253,7 @@ impl<F: Future<Output = ()>> Git<'_, F> {
         let args = ["pack-objects", "-q", "--revs", "--local", "--non-empty", &base];
         let hash = self.run(&args, Some(wanted), true).await?;
         let hash = String::from_utf8_lossy(&hash).trim().to_owned();
-        if is_hash(&hash) {
+        if is_id(&hash) {
             let pack = PathBuf::from(format!("{base}-{hash}.pack"));
             let args = ["index-pack", "--stdin", "--strict"];
             self.run(&args, Some(&pack), false).await?;
