@@ -53,14 +53,12 @@ fn damage_is_reported_with_a_hint() {
 
 #[test]
 fn truncated_wal_is_behind_the_acknowledged_commits() {
-    let folder = TempDir::new().unwrap();
-    let (ledger, _) = Ledger::open(folder.path()).unwrap();
+    let (folder, ledger) = empty();
     for number in 1..=20 {
-        let changes = Changes {
-            machines: vec![machine("A-1", number, 0, &[])],
-            ..Changes::default()
-        };
-        ledger.commit(changes).wait().unwrap();
+        ledger
+            .commit(of_machine(machine("A-1", number, 0, &[])))
+            .wait()
+            .unwrap();
     }
     let whole = fs::read(folder.path().join(WAL)).unwrap();
     let (mut behind, mut torn) = (0, Vec::new());
@@ -101,11 +99,7 @@ fn older_copy_is_behind_the_acknowledged_commits() {
     sample(folder.path());
     let backup = fs::read(folder.path().join(DB)).unwrap();
     let (ledger, _) = Ledger::open(folder.path()).unwrap();
-    let changes = Changes {
-        paused: Some(false),
-        ..Changes::default()
-    };
-    ledger.commit(changes).wait().unwrap();
+    ledger.commit(pause(false)).wait().unwrap();
     ledger.close().unwrap();
     fs::write(folder.path().join(DB), backup).unwrap();
     assert!(matches!(

@@ -105,10 +105,6 @@ fn failed_deletion_does_not_end_the_ledger() {
     let deleted = runtime.block_on(ledger.delete_history(at(100), 10));
     assert!(matches!(deleted, Err(LedgerError::Busy { .. })), "{deleted:?}");
     other.execute_batch("ROLLBACK").unwrap();
-    let pause = Changes {
-        paused: Some(false),
-        ..Changes::default()
-    };
-    ledger.commit(pause).wait().unwrap();
+    ledger.commit(pause(false)).wait().unwrap();
     assert_eq!(delete(&ledger, 100, 10), 2);
 }

@@ -121,6 +121,26 @@ fn day(tokens: u64) -> (jiff::civil::Date, Charges) {
     ("2027-01-15".parse().unwrap(), charges)
 }
 
+fn pause(paused: bool) -> Changes {
+    Changes {
+        paused: Some(paused),
+        ..Changes::default()
+    }
+}
+
+fn of_machine(machine: IssueMachine) -> Changes {
+    Changes {
+        machines: vec![machine],
+        ..Changes::default()
+    }
+}
+
+fn empty() -> (TempDir, Ledger) {
+    let folder = TempDir::new().unwrap();
+    let (ledger, _) = Ledger::open(folder.path()).unwrap();
+    (folder, ledger)
+}
+
 /// Creates a ledger with data of every kind, and returns its contents.
 fn sample(folder: &Path) -> Changes {
     let changes = Changes {

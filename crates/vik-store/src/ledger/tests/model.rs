@@ -145,15 +145,9 @@ proptest! {
 
 #[test]
 fn queued_commits_are_stored_in_order_and_together() {
-    let folder = TempDir::new().unwrap();
-    let (ledger, _) = Ledger::open(folder.path()).unwrap();
+    let (folder, ledger) = empty();
     let commits: Vec<_> = (1..=3000_u32)
-        .map(|number| {
-            ledger.commit(Changes {
-                machines: vec![machine("A-1", number, 0, &[])],
-                ..Changes::default()
-            })
-        })
+        .map(|number| ledger.commit(of_machine(machine("A-1", number, 0, &[]))))
         .collect();
     for commit in commits {
         commit.wait().unwrap();

@@ -4,13 +4,6 @@ use std::io;
 
 use super::*;
 
-fn pause(paused: bool) -> Changes {
-    Changes {
-        paused: Some(paused),
-        ..Changes::default()
-    }
-}
-
 #[test]
 fn ledger_allows_one_process_at_a_time() {
     let folder = TempDir::new().unwrap();
@@ -130,8 +123,7 @@ fn unwritable_folder_is_reported() {
 
 #[tokio::test]
 async fn commit_can_be_awaited() {
-    let folder = TempDir::new().unwrap();
-    let (ledger, _) = Ledger::open(folder.path()).unwrap();
+    let (_folder, ledger) = empty();
     ledger.commit(pause(true)).await.unwrap();
     ledger.commit(Changes::default()).await.unwrap();
 }

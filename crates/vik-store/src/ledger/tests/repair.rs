@@ -230,11 +230,7 @@ fn repair_takes_the_larger_figure_of_backup_and_logs() {
     sample(service.path());
     let backup = fs::read(service.path().join(DB)).unwrap();
     let (ledger, _) = Ledger::open(service.path()).unwrap();
-    let later = Changes {
-        paused: Some(false),
-        ..Changes::default()
-    };
-    ledger.commit(later).wait().unwrap();
+    ledger.commit(pause(false)).wait().unwrap();
     ledger.close().unwrap();
     // The copy is restored. After it was made, one attempt of the run that it contains ended, and
     // the next one runs.

@@ -64,8 +64,7 @@ fn reader_returns_attempts_claims_runs_and_decisions() {
 
 #[test]
 fn decision_of_an_unknown_kind_keeps_its_kind() {
-    let folder = TempDir::new().unwrap();
-    let (ledger, _) = Ledger::open(folder.path()).unwrap();
+    let (folder, ledger) = empty();
     let unknown = Decision {
         kind: "postponed".to_owned().into(),
         ..decision(Some("A-1"), 1)
@@ -133,8 +132,7 @@ fn issue_succeeds_when_its_last_run_did_and_none_is_open() {
         [Some((50, false)), Some((50, true))],
         [Some((50, true)), Some((50, false))],
     ];
-    let folder = TempDir::new().unwrap();
-    let (ledger, _) = Ledger::open(folder.path()).unwrap();
+    let (folder, ledger) = empty();
     let mut changes = Changes::default();
     for (number, ends) in (0..).zip(issues) {
         let issue = format!("A-{number}");
@@ -168,15 +166,10 @@ fn issue_succeeds_when_its_last_run_did_and_none_is_open() {
 
 #[test]
 fn reader_sees_commits_made_meanwhile() {
-    let folder = TempDir::new().unwrap();
-    let (ledger, _) = Ledger::open(folder.path()).unwrap();
+    let (folder, ledger) = empty();
     let reader = reader(&folder);
     for paused in [true, false, true] {
-        let changes = Changes {
-            paused: Some(paused),
-            ..Changes::default()
-        };
-        ledger.commit(changes).wait().unwrap();
+        ledger.commit(pause(paused)).wait().unwrap();
         assert_eq!(reader.is_paused().unwrap(), paused);
     }
 }
@@ -197,8 +190,7 @@ fn repeated_end_is_charged_once() {
 
 #[test]
 fn attempt_may_end_and_the_next_start_in_one_commit() {
-    let folder = TempDir::new().unwrap();
-    let (ledger, _) = Ledger::open(folder.path()).unwrap();
+    let (folder, ledger) = empty();
     let changes = Changes {
         machines: vec![machine("A-1", 1, 1, &[])],
         started: vec![started("A-1", "plan", 1, 1), started("A-1", "plan", 1, 2)],
@@ -216,10 +208,7 @@ fn contradicting_changes_are_refused() {
         started: vec![started("A-1", "plan", 4, 4)],
         ..Changes::default()
     };
-    let shrunk = Changes {
-        machines: vec![machine("A-1", 1, 30, &[])],
-        ..Changes::default()
-    };
+    let shrunk = of_machine(machine("A-1", 1, 30, &[]));
     let unknown = Changes {
         ended: vec![ended(77, 1)],
         ..Changes::default()
@@ -230,10 +219,7 @@ fn contradicting_changes_are_refused() {
         let (ledger, _) = Ledger::open(folder.path()).unwrap();
         let error = ledger.commit(changes).wait().unwrap_err();
         assert!(matches!(*error.cause, LedgerError::Refused { .. }), "{error:?}");
-        let good = Changes {
-            paused: Some(false),
-            ..Changes::default()
-        };
+        let good = pause(false);
         assert!(
             ledger.commit(good).wait().is_err(),
             "nothing is kept after an error"
@@ -245,13 +231,9 @@ fn contradicting_changes_are_refused() {
 
 #[test]
 fn decisions_are_trimmed_and_counters_are_not() {
-    let folder = TempDir::new().unwrap();
-    let (ledger, _) = Ledger::open(folder.path()).unwrap();
+    let (folder, ledger) = empty();
     let now = Timestamp::now().as_second() - at(0).as_second();
-    let mut changes = Changes {
-        machines: vec![machine("A-1", 5, 50, &[])],
-        ..Changes::default()
-    };
+    let mut changes = of_machine(machine("A-1", 5, 50, &[]));
     for number in 0..1300 {
         changes.decisions.push(decision(Some("A-1"), now + number));
     }
@@ -284,15 +266,10 @@ fn decisions_are_trimmed_and_counters_are_not() {
 /// even if it is not on disk yet, and a later one does not.
 #[test]
 fn recall_has_the_commits_before_it_and_no_later_one() {
-    let folder = TempDir::new().unwrap();
-    let (ledger, _) = Ledger::open(folder.path()).unwrap();
+    let (_folder, ledger) = empty();
     let asked = || vec!["A-1".into(), "unknown".into()];
     let commit = |attempts| {
-        let changes = Changes {
-            machines: vec![machine("A-1", attempts, 0, &[])],
-            ..Changes::default()
-        };
-        drop(ledger.commit(changes));
+        drop(ledger.commit(of_machine(machine("A-1", attempts, 0, &[]))));
     };
     let answers: Vec<_> = (0..200)
         .map(|number| {
@@ -308,13 +285,11 @@ fn recall_has_the_commits_before_it_and_no_later_one() {
 
 #[test]
 fn unreadable_issue_is_an_error_when_it_is_recalled() {
-    let folder = TempDir::new().unwrap();
-    let (ledger, _) = Ledger::open(folder.path()).unwrap();
-    let changes = Changes {
-        machines: vec![machine("A-1", 2, 0, &[])],
-        ..Changes::default()
-    };
-    ledger.commit(changes).wait().unwrap();
+    let (folder, ledger) = empty();
+    ledger
+        .commit(of_machine(machine("A-1", 2, 0, &[])))
+        .wait()
+        .unwrap();
     ledger.close().unwrap();
     let db = Connection::open(folder.path().join(DB)).unwrap();
     db.execute("UPDATE issues SET machine = 'nothing'", []).unwrap();
@@ -331,13 +306,8 @@ fn unreadable_issue_is_an_error_when_it_is_recalled() {
 
 #[test]
 fn ledger_files_are_readable_only_by_their_owner() {
-    let folder = TempDir::new().unwrap();
-    let (ledger, _) = Ledger::open(folder.path()).unwrap();
-    let commit = Changes {
-        paused: Some(true),
-        ..Changes::default()
-    };
-    ledger.commit(commit).wait().unwrap();
+    let (folder, ledger) = empty();
+    ledger.commit(pause(true)).wait().unwrap();
     let names = [
         "vik.db",
         "vik.db-wal",
@@ -408,8 +378,7 @@ issue:
             report: result,
         },
     );
-    let folder = TempDir::new().unwrap();
-    let (ledger, _) = Ledger::open(folder.path()).unwrap();
+    let (folder, ledger) = empty();
     ledger.commit(before.take_changes()).wait().unwrap();
     ledger.close().unwrap();
     let (_ledger, stored) = Ledger::open(folder.path()).unwrap();

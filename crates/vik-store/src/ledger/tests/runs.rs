@@ -152,8 +152,7 @@ fn runs_are_selected_by_all_conditions_latest_first() {
 
 #[test]
 fn order_does_not_depend_on_the_clock() {
-    let folder = TempDir::new().unwrap();
-    let (ledger, _) = Ledger::open(folder.path()).unwrap();
+    let (folder, ledger) = empty();
     // The clock was set back between all of them.
     let back = |second, started| StartedAttempt {
         at: at(second),
