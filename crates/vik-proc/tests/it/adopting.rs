@@ -3,7 +3,7 @@
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 
 use nix::sys::signal::Signal;
-use vik_proc::{AdoptError, Cause, ProcessId, Proof, ShimSpec, StdoutMode, Supervised};
+use vik_proc::{AdoptError, Cause, ProcessId, StdoutMode, Supervised};
 
 use crate::support::*;
 
@@ -15,28 +15,20 @@ async fn left(supervised: Supervised) -> ProcessId {
     supervised.shim()
 }
 
-async fn adopt(scene: &Scene, spec: &ShimSpec, shim: ProcessId) -> Supervised {
-    within(scene.supervisor.adopt(spec, shim, None)).await.unwrap()
-}
-
 #[tokio::test]
 async fn second_daemon_stops_the_agent_of_the_first() {
     let scene = Scene::new();
     let spec = scene.spec_with_grace("ready @up hang", LONG);
-    let first = scene.start(&spec).await;
-    let agent = scene.ready("up").await;
+    let (first, agent) = scene.up(&spec).await;
     let control = scene.path("control").metadata().unwrap();
     assert!(control.file_type().is_fifo());
     assert_eq!(control.permissions().mode() & 0o777, 0o600);
     let shim = left(first).await;
-    let second = adopt(&scene, &spec, shim).await;
+    let second = scene.adopt(&spec, shim, None).await;
     assert_eq!((second.shim(), second.agent()), (shim, Some(agent)));
     second.stop();
     let record = scene.end(&second).await;
-    assert_eq!(
-        (record.signal, record.cause, record.proof),
-        (Some(2), Cause::Stopped, Proof::Subreaper)
-    );
+    assert_eq!((record.signal, record.cause), (Some(2), Cause::Stopped));
     assert!(!scene.path("control").exists());
 }
 
@@ -51,12 +43,12 @@ async fn agent_ends_when_the_orphan_grace_passes() {
     wait_for_exit(agent).await;
     // The leftover is not ended yet: a daemon that comes now still gets the result.
     assert!(shim.is_alive());
-    let second = adopt(&scene, &spec, shim).await;
+    let second = scene.adopt(&spec, shim, None).await;
     assert_eq!(second.agent(), Some(agent));
     second.kill();
     assert_eq!(scene.end(&second).await.cause, Cause::LifelineLost);
     // The next daemon gets it too.
-    let third = adopt(&scene, &spec, shim).await;
+    let third = scene.adopt(&spec, shim, None).await;
     assert_eq!(scene.end(&third).await, scene.end(&second).await);
 }
 
@@ -69,7 +61,7 @@ async fn exit_during_adoption_is_not_missed() {
         scene.ready("up").await;
         let shim = left(first).await;
         write(&scene.path("go"), b"");
-        let second = adopt(&scene, &spec, shim).await;
+        let second = scene.adopt(&spec, shim, None).await;
         let record = scene.end(&second).await;
         assert_eq!((record.code, record.cause), (Some(3), Cause::Exited));
         for file in ["go", "up", "exit.json"] {
@@ -85,7 +77,7 @@ async fn adopt_waits_for_a_starting_shim() {
     let (noted, shim) = tokio::sync::oneshot::channel();
     let note = |shim| noted.send(shim).unwrap();
     let starting = scene.supervisor.spawn_noted(&spec, None, StdoutMode::Null, note);
-    let adopting = async { adopt(&scene, &spec, shim.await.unwrap()).await };
+    let adopting = async { scene.adopt(&spec, shim.await.unwrap(), None).await };
     let (first, second) = within(async { tokio::join!(starting, adopting) }).await;
     let first = first.unwrap();
     assert_eq!(first.agent(), second.agent());
@@ -98,11 +90,10 @@ async fn adopt_waits_for_a_starting_shim() {
 async fn suspended_shim_is_continued() {
     let scene = Scene::new();
     let spec = scene.spec_with_grace("ready @up await @go exit 0", LONG);
-    let first = scene.start(&spec).await;
-    let agent = scene.ready("up").await;
+    let (first, agent) = scene.up(&spec).await;
     send(first.shim(), Signal::SIGSTOP);
     let shim = left(first).await;
-    let second = adopt(&scene, &spec, shim).await;
+    let second = scene.adopt(&spec, shim, None).await;
     assert_eq!(second.agent(), Some(agent));
     write(&scene.path("go"), b"");
     assert!(scene.end(&second).await.is_clean());

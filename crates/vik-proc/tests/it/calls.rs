@@ -1,6 +1,6 @@
 //! The system calls that a sandbox refuses, with each backend and network.
 
-use vik_proc::{Backend, Calls, HostRule, Network, Reads, Sandbox};
+use vik_proc::{Backend, Calls, HostRule, Network, Sandbox};
 
 use crate::support::*;
 
@@ -17,16 +17,11 @@ fn sandboxes(scene: &Scene) -> Vec<(String, Sandbox)> {
         for network in networks() {
             let sandbox = Sandbox {
                 backend,
-                write: vec![scene.folder.path().to_owned(), "/dev/null".into()],
-                read: Reads::AllBut {
-                    hidden: Vec::new(),
-                    shown: vec![PROGRAM.into()],
-                },
                 calls: Some(Calls {
                     network: network.clone(),
                     ..Calls::default()
                 }),
-                ..Sandbox::default()
+                ..scene.sandbox()
             };
             if sandbox.fence().is_ok() {
                 all.push((format!("{backend:?} {network:?}"), sandbox));

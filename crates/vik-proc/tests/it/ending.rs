@@ -3,22 +3,18 @@
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use vik_proc::{Cause, Graces, ProcessId, Proof, Stdin};
+use vik_proc::{Cause, Graces, ProcessId, Stdin};
 
 use crate::support::*;
 
 #[tokio::test]
 async fn int_ends_a_well_behaved_agent() {
     let scene = Scene::new();
-    let supervised = scene.start(&scene.spec("ready @up hang")).await;
-    scene.ready("up").await;
+    let (supervised, _) = scene.up(&scene.spec("ready @up hang")).await;
     assert_eq!(scene.census().members, [supervised.agent().unwrap()]);
     supervised.stop();
     let record = scene.end(&supervised).await;
-    assert_eq!(
-        (record.signal, record.cause, record.proof),
-        (Some(2), Cause::Stopped, Proof::Subreaper)
-    );
+    assert_eq!((record.signal, record.cause), (Some(2), Cause::Stopped));
 }
 
 #[tokio::test]
@@ -47,19 +43,15 @@ pub(crate) async fn deaf_agents_are_ended(scene: &Scene) {
     supervised.stop();
     let record = scene.end(&supervised).await;
     assert!(before.elapsed() >= SHORT * 2, "no step was left out");
-    assert_eq!(
-        (record.signal, record.cause, record.proof),
-        (Some(9), Cause::Stopped, Proof::Subreaper)
-    );
+    assert_eq!((record.signal, record.cause), (Some(9), Cause::Stopped));
 }
 
 #[tokio::test]
 async fn kill_does_not_wait_and_overtakes_a_stop() {
     let scene = Scene::new();
-    let supervised = scene
-        .start(&scene.spec("ignore SIGINT ignore SIGTERM ready @up hang"))
+    let (supervised, _) = scene
+        .up(&scene.spec("ignore SIGINT ignore SIGTERM ready @up hang"))
         .await;
-    scene.ready("up").await;
     supervised.stop();
     supervised.handle().kill();
     let record = scene.end(&supervised).await;
@@ -78,7 +70,6 @@ async fn grandchild_on_stdout_does_not_delay_the_end() {
         (record.code, record.cause, record.leftovers_killed),
         (Some(0), Cause::Exited, 1)
     );
-    assert_eq!(record.proof, Proof::Subreaper);
     assert!(!tool.is_alive());
 }
 
@@ -103,10 +94,7 @@ async fn daemonized_child_without_environment_is_found() {
     supervised.stop();
     let record = scene.end(&supervised).await;
     assert!(!tool.is_alive(), "the orphan came to the shim");
-    assert_eq!(
-        (record.signal, record.leftovers_killed, record.proof),
-        (Some(2), 1, Proof::Subreaper)
-    );
+    assert_eq!((record.signal, record.leftovers_killed), (Some(2), 1));
 }
 
 #[tokio::test]
@@ -121,8 +109,7 @@ async fn suspended_agent_can_be_stopped() {
 #[tokio::test]
 async fn suspended_shim_can_be_stopped() {
     let scene = Scene::new();
-    let supervised = scene.start(&scene.spec("ready @up hang")).await;
-    scene.ready("up").await;
+    let (supervised, _) = scene.up(&scene.spec("ready @up hang")).await;
     send(supervised.shim(), Signal::SIGSTOP);
     supervised.stop();
     assert_eq!(scene.end(&supervised).await.cause, Cause::Stopped);
@@ -131,8 +118,7 @@ async fn suspended_shim_can_be_stopped() {
 #[tokio::test]
 async fn term_to_the_shim_stops_the_agent_and_hup_does_nothing() {
     let scene = Scene::new();
-    let supervised = scene.start(&scene.spec("ready @up hang")).await;
-    let agent = scene.ready("up").await;
+    let (supervised, agent) = scene.up(&scene.spec("ready @up hang")).await;
     send(supervised.shim(), Signal::SIGHUP);
     send(supervised.shim(), Signal::SIGTERM);
     let record = scene.end(&supervised).await;
@@ -145,8 +131,7 @@ async fn term_to_the_shim_stops_the_agent_and_hup_does_nothing() {
 #[tokio::test]
 async fn drop_of_supervised_closes_the_lifeline() {
     let scene = Scene::new();
-    let supervised = scene.start(&scene.spec("ready @up hang")).await;
-    scene.ready("up").await;
+    let (supervised, _) = scene.up(&scene.spec("ready @up hang")).await;
     let shim = supervised.shim();
     drop(supervised);
     wait_for_exit(shim).await;
@@ -167,8 +152,7 @@ async fn stop_ends_an_agent_that_does_not_read_its_prompt() {
     write(&scene.path("prompt"), &vec![b'p'; 1_000_000]);
     let mut spec = scene.spec("ready @up hang");
     spec.stdin = Stdin::File(scene.path("prompt"));
-    let supervised = scene.start(&spec).await;
-    scene.ready("up").await;
+    let (supervised, _) = scene.up(&spec).await;
     supervised.stop();
     assert_eq!(scene.end(&supervised).await.signal, Some(2));
 }
@@ -185,22 +169,16 @@ pub(crate) async fn a_storm_is_killed(scene: &Scene) {
     eventually("the storm has begun", || path.exists().then_some(())).await;
     supervised.kill();
     let record = scene.end(&supervised).await;
-    assert_eq!(
-        (record.signal, record.cause, record.proof),
-        (Some(9), Cause::Killed, Proof::Subreaper)
-    );
+    assert_eq!((record.signal, record.cause), (Some(9), Cause::Killed));
 }
 
 #[tokio::test]
 async fn relay_of_daemonized_children_is_ended() {
     let scene = Scene::new();
-    let supervised = scene
-        .start(&scene.spec("also scd 2 relay 400 ready @up hang"))
-        .await;
-    scene.ready("up").await;
+    let (supervised, _) = scene.up(&scene.spec("also scd 2 relay 400 ready @up hang")).await;
     supervised.kill();
     let record = scene.end(&supervised).await;
-    assert_eq!((record.signal, record.proof), (Some(9), Proof::Subreaper));
+    assert_eq!(record.signal, Some(9));
 }
 
 #[tokio::test]

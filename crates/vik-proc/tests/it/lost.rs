@@ -35,8 +35,7 @@ async fn lost_shim_without_mark_and_census_is_unproven() {
     let scene = Scene::new();
     let mut spec = scene.spec("ready @up hang");
     (spec.mark, spec.census) = (None, None);
-    let supervised = scene.start(&spec).await;
-    let agent = scene.ready("up").await;
+    let (supervised, agent) = scene.up(&spec).await;
     send(supervised.shim(), Signal::SIGKILL);
     let lost = within(supervised.wait()).await.unwrap_err();
     assert!(!lost.proof().is_proven() && !agent.is_alive());

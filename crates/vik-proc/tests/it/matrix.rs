@@ -26,12 +26,9 @@ async fn escaped(scene: &Scene, spec: &ShimSpec) -> (Daemon, ProcessId, ProcessI
 async fn killed_daemon_leaves_the_agent_running() {
     let scene = Scene::new();
     let spec = scene.spec_with_grace("say one ready @up await @go say two", LONG);
-    let mut daemon = scene.daemon("daemon", &spec).await;
-    let agent = scene.ready("up").await;
+    let (mut daemon, agent) = scene.daemon_up(&spec).await;
     daemon.die();
-    let adopted = within(scene.supervisor.adopt(&spec, daemon.shim, None))
-        .await
-        .unwrap();
+    let adopted = scene.adopt(&spec, daemon.shim, None).await;
     assert_eq!(adopted.agent(), Some(agent));
     assert!(agent.is_alive());
     write(&scene.path("go"), b"");
@@ -64,9 +61,7 @@ async fn killed_shim_after_adoption_ends_the_tree() {
     let spec = scene.spec_with_grace(WITH_ESCAPEE, LONG);
     let (mut daemon, agent, tool) = escaped(&scene, &spec).await;
     daemon.die();
-    let adopted = within(scene.supervisor.adopt(&spec, daemon.shim, Some(agent)))
-        .await
-        .unwrap();
+    let adopted = scene.adopt(&spec, daemon.shim, Some(agent)).await;
     let grade = scene.best_grade();
     send(daemon.shim, Signal::SIGKILL);
     let lost = within(adopted.wait()).await.unwrap_err();
@@ -131,13 +126,10 @@ fn forget_cgroup(scene: &Scene) -> Option<std::path::PathBuf> {
 async fn killed_agent_without_a_daemon_is_recorded() {
     let scene = Scene::new();
     let spec = scene.spec_with_grace("ready @up hang", LONG);
-    let mut daemon = scene.daemon("daemon", &spec).await;
-    let agent = scene.ready("up").await;
+    let (mut daemon, agent) = scene.daemon_up(&spec).await;
     daemon.die();
     send(agent, Signal::SIGKILL);
-    let adopted = within(scene.supervisor.adopt(&spec, daemon.shim, Some(agent)))
-        .await
-        .unwrap();
+    let adopted = scene.adopt(&spec, daemon.shim, Some(agent)).await;
     let record = scene.end(&adopted).await;
     assert_eq!((record.signal, record.cause), (Some(9), Cause::Exited));
 }
@@ -146,17 +138,14 @@ async fn killed_agent_without_a_daemon_is_recorded() {
 async fn killed_daemon_shim_and_agent_are_reported_lost() {
     let scene = Scene::new();
     let spec = scene.spec_with_grace("ready @up hang", LONG);
-    let mut daemon = scene.daemon("daemon", &spec).await;
-    let agent = scene.ready("up").await;
+    let (mut daemon, agent) = scene.daemon_up(&spec).await;
     let grade = scene.best_grade();
     daemon.die();
     send(daemon.shim, Signal::SIGKILL);
     wait_for_exit(daemon.shim).await;
     wait_for_exit(agent).await;
     // An ended shim can be adopted too: its result is determined in the same way.
-    let adopted = within(scene.supervisor.adopt(&spec, daemon.shim, None))
-        .await
-        .unwrap();
+    let adopted = scene.adopt(&spec, daemon.shim, None).await;
     let lost = within(adopted.wait()).await.unwrap_err();
     assert_eq!((lost.agent, &lost.found), (Some(agent), &Vec::new()));
     assert_eq!(*lost.proof(), grade);

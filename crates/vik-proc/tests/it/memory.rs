@@ -1,6 +1,6 @@
 //! Memory that belongs to no process counts like resident memory.
 
-use vik_proc::{Backend, Calls, Overrun, Reads, Sandbox, SandboxLimits};
+use vik_proc::{Backend, Overrun, Sandbox};
 
 use crate::support::*;
 
@@ -17,21 +17,11 @@ impl Drop for Removed {
 }
 
 fn limited(scene: &Scene, backend: Backend) -> Sandbox {
-    let mut write: Vec<std::path::PathBuf> = vec![scene.folder.path().to_owned(), "/dev/null".into()];
-    write.push("/dev/shm".into());
-    Sandbox {
-        backend,
-        write,
-        read: Reads::AllBut {
-            hidden: Vec::new(),
-            shown: vec![PROGRAM.into()],
-        },
-        calls: Some(Calls::default()),
-        limits: SandboxLimits {
-            memory: Some(LIMIT),
-            ..SandboxLimits::default()
-        },
-    }
+    let mut sandbox = scene.sandbox();
+    sandbox.backend = backend;
+    sandbox.write.push("/dev/shm".into());
+    sandbox.limits.memory = Some(LIMIT);
+    sandbox
 }
 
 fn backends(test: &str) -> Vec<Backend> {

@@ -4,7 +4,7 @@
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use vik_proc::{Calls, Reads, Sandbox};
+use vik_proc::{Reads, Sandbox};
 
 use crate::support::*;
 
@@ -47,13 +47,11 @@ impl Home {
 
     fn sandbox(&self) -> Sandbox {
         Sandbox {
-            write: vec![self.scene.folder.path().to_owned(), "/dev/null".into()],
             read: Reads::AllBut {
                 hidden: self.hidden.iter().map(|name| self.path(name)).collect(),
                 shown: vec![PROGRAM.into()],
             },
-            calls: Some(Calls::default()),
-            ..Sandbox::default()
+            ..self.scene.sandbox()
         }
     }
 

@@ -21,8 +21,7 @@ fn stray(scene: &Scene) -> File {
 async fn foreign_fifo_writer_has_no_effect() {
     let scene = Scene::new();
     let spec = scene.spec_with_grace("ready @up hang", SHORT);
-    let mut daemon = scene.daemon("daemon", &spec).await;
-    let agent = scene.ready("up").await;
+    let (mut daemon, agent) = scene.daemon_up(&spec).await;
     let mut stray = stray(&scene);
     let me = ProcessId::current();
     let nobody = format!(
@@ -34,10 +33,7 @@ async fn foreign_fifo_writer_has_no_effect() {
     stray.write_all(b"stop\nkill 1.1.0\nstop\n").unwrap();
     daemon.die();
     wait_for_exit(agent).await;
-    let record = eventually("the record is written", || {
-        vik_proc::read_exit_record(&scene.path("exit.json")).ok()
-    })
-    .await;
+    let record = scene.record().await;
     assert_eq!(record.cause, Cause::LifelineLost);
     wait_for_exit(daemon.shim).await;
     scene.assert_nothing_left();
@@ -47,8 +43,7 @@ async fn foreign_fifo_writer_has_no_effect() {
 async fn dead_owner_is_noticed_while_others_hold_the_fifo() {
     let scene = Scene::new();
     let mut spec = scene.spec_with_grace("ready @up hang", LONG);
-    let mut first = scene.daemon("daemon", &spec).await;
-    let agent = scene.ready("up").await;
+    let (mut first, agent) = scene.daemon_up(&spec).await;
     let mut stray = stray(&scene);
     first.die();
     let mut second = scene.daemon("adopt", &spec).await;
@@ -57,9 +52,7 @@ async fn dead_owner_is_noticed_while_others_hold_the_fifo() {
     // There is no daemon for a short time. The unfinished line of the stranger has no effect.
     stray.write_all(b"sto").unwrap();
     spec.census = None;
-    let third = within(scene.supervisor.adopt(&spec, second.shim, Some(agent)))
-        .await
-        .unwrap();
+    let third = scene.adopt(&spec, second.shim, Some(agent)).await;
     third.stop();
     let record = within(third.wait()).await.unwrap();
     assert_eq!((record.signal, record.cause), (Some(2), Cause::Stopped));
@@ -69,8 +62,7 @@ async fn dead_owner_is_noticed_while_others_hold_the_fifo() {
 async fn orphan_grace_restarts_after_each_daemon() {
     let scene = Scene::new();
     let spec = scene.spec_with_grace("ready @up hang", SHORT);
-    let mut first = scene.daemon("daemon", &spec).await;
-    let agent = scene.ready("up").await;
+    let (mut first, agent) = scene.daemon_up(&spec).await;
     let _stray = stray(&scene);
     // The newest daemon owns the shim, so the end of the first one changes nothing.
     let mut second = scene.daemon("adopt", &spec).await;
@@ -88,8 +80,7 @@ async fn agent_without_a_fifo_ends_with_its_daemon() {
     let scene = Scene::new();
     let mut spec = scene.spec_with_grace("ready @up hang", LONG);
     spec.control = Some(scene.path("no/such/folder"));
-    let mut daemon = scene.daemon("daemon", &spec).await;
-    let agent = scene.ready("up").await;
+    let (mut daemon, agent) = scene.daemon_up(&spec).await;
     daemon.die();
     wait_for_exit(agent).await;
     wait_for_exit(daemon.shim).await;

@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use tokio::sync::RwLock;
-use vik_proc::{
-    Backend, Calls, ExitRecord, Graces, Overrun, ProcessId, Proof, Reads, Sandbox, SandboxLimits, ShimSpec,
-};
+use vik_proc::{Backend, ExitRecord, Graces, Overrun, ProcessId, Proof, ShimSpec};
 
 use crate::support::*;
 
@@ -155,17 +153,10 @@ fn bare(scene: &Scene, args: &str) -> ShimSpec {
     spec
 }
 
-fn confined(mut spec: ShimSpec, folder: &Path, processes: u32) -> ShimSpec {
-    spec.sandbox = Some(Sandbox {
-        write: vec![folder.to_owned(), "/dev/null".into()],
-        read: Reads::default(),
-        calls: Some(Calls::default()),
-        limits: SandboxLimits {
-            processes: Some(processes),
-            ..SandboxLimits::default()
-        },
-        ..Sandbox::default()
-    });
+fn confined(scene: &Scene, mut spec: ShimSpec, processes: u32) -> ShimSpec {
+    let mut sandbox = scene.sandbox();
+    sandbox.limits.processes = Some(processes);
+    spec.sandbox = Some(sandbox);
     spec
 }
 
@@ -279,13 +270,8 @@ async fn fork_chains_in_a_sandbox_are_ended() {
             "reaper zombies 5000 ready @up hang",
         ] {
             let scene = Scene::new();
-            let mut spec = confined(bare(&scene, args), scene.folder.path(), 4096);
-            let sandbox = spec.sandbox.as_mut().unwrap();
-            sandbox.backend = backend;
-            sandbox.read = Reads::AllBut {
-                hidden: Vec::new(),
-                shown: vec![PROGRAM.into()],
-            };
+            let mut spec = confined(&scene, bare(&scene, args), 4096);
+            spec.sandbox.as_mut().unwrap().backend = backend;
             let end = run_storm(&group, &scene, &spec).await;
             proven(&format!("{backend:?}: {args}"), &end);
         }
@@ -299,11 +285,7 @@ async fn zombies_count_against_the_process_limit() {
         return;
     };
     let scene = Scene::new();
-    let spec = confined(
-        bare(&scene, "zombies 900 ready @up hang"),
-        scene.folder.path(),
-        300,
-    );
+    let spec = confined(&scene, bare(&scene, "zombies 900 ready @up hang"), 300);
     let end = run_storm(&group, &scene, &spec).await;
     proven("zombies in a sandbox", &end);
     let Some(Overrun::Processes { used, limit: 300 }) = end.record.overrun else {
@@ -322,10 +304,7 @@ async fn tree_may_take_half_of_the_free_tasks() {
         let scene = Scene::new();
         // The limit is more than the system has room for, as the default of `pids` is in a small
         // container.
-        for spec in [
-            bare(&scene, args),
-            confined(bare(&scene, args), scene.folder.path(), 4096),
-        ] {
+        for spec in [bare(&scene, args), confined(&scene, bare(&scene, args), 4096)] {
             let end = run_storm(&group, &scene, &spec).await;
             proven(args, &end);
             let Some(Overrun::Tasks { used, limit }) = end.record.overrun else {
@@ -339,7 +318,7 @@ async fn tree_may_take_half_of_the_free_tasks() {
 #[tokio::test]
 async fn sandboxed_agent_cannot_become_a_subreaper() {
     let scene = Scene::new();
-    let mut spec = confined(scene.spec("reaper"), scene.folder.path(), 300);
+    let mut spec = confined(&scene, scene.spec("reaper"), 300);
     scene.end(&scene.start(&spec).await).await;
     assert_eq!(scene.out(), "reaper EPERM: Operation not permitted\n");
     let calls = spec.sandbox.as_mut().and_then(|sandbox| sandbox.calls.as_mut());

@@ -85,6 +85,14 @@ impl Scene {
         };
         spec.sandbox = self.walled.then(|| Sandbox {
             backend: Backend::Bubblewrap,
+            ..self.sandbox()
+        });
+        spec
+    }
+
+    /// Returns a sandbox that opens the folder of the scene.
+    pub(crate) fn sandbox(&self) -> Sandbox {
+        Sandbox {
             write: vec![self.folder.path().to_owned(), "/dev/null".into()],
             read: Reads::AllBut {
                 hidden: Vec::new(),
@@ -92,8 +100,7 @@ impl Scene {
             },
             calls: Some(Calls::default()),
             ..Sandbox::default()
-        });
-        spec
+        }
     }
 
     /// Like [`spec`](Self::spec), with an agent that outlives its daemon.
@@ -108,6 +115,33 @@ impl Scene {
         within(self.supervisor.spawn(spec, None, StdoutMode::Null))
             .await
             .unwrap()
+    }
+
+    /// Starts an agent that reports `up`.
+    pub(crate) async fn up(&self, spec: &ShimSpec) -> (Supervised, ProcessId) {
+        (self.start(spec).await, self.ready("up").await)
+    }
+
+    /// Starts a daemon with an agent that reports `up`.
+    pub(crate) async fn daemon_up(&self, spec: &ShimSpec) -> (Daemon, ProcessId) {
+        (self.daemon("daemon", spec).await, self.ready("up").await)
+    }
+
+    pub(crate) async fn adopt(
+        &self,
+        spec: &ShimSpec,
+        shim: ProcessId,
+        agent: Option<ProcessId>,
+    ) -> Supervised {
+        within(self.supervisor.adopt(spec, shim, agent)).await.unwrap()
+    }
+
+    /// Returns the record that a shim writes without a daemon.
+    pub(crate) async fn record(&self) -> ExitRecord {
+        eventually("the exit record", || {
+            vik_proc::read_exit_record(&self.path("exit.json")).ok()
+        })
+        .await
     }
 
     /// Waits until a process of the scene has written its pid to this file, and returns its
@@ -175,6 +209,7 @@ impl Scene {
     /// removed.
     pub(crate) async fn end(&self, supervised: &Supervised) -> ExitRecord {
         let record = within(supervised.wait()).await.unwrap();
+        assert_eq!(record.proof, Proof::Subreaper, "{record:?}");
         assert_eq!(
             vik_proc::read_exit_record(&self.path("exit.json")).unwrap(),
             record

@@ -106,8 +106,7 @@ async fn start_failure_gives_its_reason() {
 #[tokio::test]
 async fn stop_signals_reach_the_agent_and_not_bubblewrap() {
     let scene = walled!("walled::stop_signals_reach_the_agent_and_not_bubblewrap");
-    let supervised = scene.start(&scene.spec("ready @up hang")).await;
-    let agent = scene.ready("up").await;
+    let (supervised, agent) = scene.up(&scene.spec("ready @up hang")).await;
     assert_eq!(supervised.agent(), Some(agent));
     assert!(scene.census().members.contains(&agent));
     supervised.stop();
@@ -167,17 +166,13 @@ async fn mark_is_found_inside_and_all_end_with_the_shim() {
 async fn later_daemon_adopts_the_shim() {
     let scene = walled!("walled::later_daemon_adopts_the_shim");
     let spec = scene.spec_with_grace("ready @up await @go exit 5", LONG);
-    let mut first = scene.daemon("daemon", &spec).await;
-    let agent = scene.ready("up").await;
+    let (mut first, agent) = scene.daemon_up(&spec).await;
     first.die();
     let second = scene.daemon("adopt", &spec).await;
     assert_eq!(second.shim, first.shim);
     assert!(agent.is_alive());
     write(&scene.path("go"), b"");
-    let record = eventually("the exit record", || {
-        vik_proc::read_exit_record(&scene.path("exit.json")).ok()
-    })
-    .await;
+    let record = scene.record().await;
     assert_eq!((record.code, record.agent), (Some(5), Some(agent)));
 }
 
