@@ -7,7 +7,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use jiff::{SignedDuration, Timestamp};
 use tracing::Span;
-use vik_api::{ContextView, RateLimitView, SessionView, StoppingView, WaitsForView};
+use vik_api::{SessionView, StoppingView, WaitsForView};
 use vik_core::attempt::Start;
 use vik_core::ids::AttemptId;
 use vik_core::limits::Spend;
@@ -75,14 +75,8 @@ impl RunningAttempt {
                 since: waits.since,
             }),
             tokens_per_second: facts.tokens_per_second.filter(|_| is_fresh),
-            context: facts.context.map(|context| ContextView {
-                used: context.used,
-                window: context.window,
-            }),
-            rate_limit: facts.rate_limit.map(|limit| RateLimitView {
-                used_percent: limit.used_percent,
-                resets_at: limit.resets_at,
-            }),
+            context: facts.context,
+            rate_limit: facts.rate_limit,
             stopping: facts.stopping.map(|stopping| {
                 let (step, next_step_at) = stopping.step(now);
                 StoppingView {

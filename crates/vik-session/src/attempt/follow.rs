@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use vik_agents::{Adapter, AgentRequest, ApprovalRequest, Arriving, UnansweredRequest, Verdict};
+use vik_api::{ContextView, RateLimitView};
 use vik_core::event::Event;
 use vik_core::ids::MessageId;
 use vik_core::message::Message;
@@ -39,7 +40,7 @@ use self::life::{SignsOfLife, Speed};
 use self::lines::{Line, Lines};
 use self::mapper::{Mapped, Mapper};
 use self::open_tools::OpenTools;
-use super::live::{Context, Facts, RateLimit, Waiting, WaitsFor};
+use super::live::{Facts, Waiting, WaitsFor};
 use super::updates::UpdateSender;
 
 /// The shortest and the longest wait between two polls.
@@ -471,11 +472,11 @@ impl OutputReader {
         self.updates.set_facts(|facts| {
             facts.waits_for = waits_for;
             facts.tokens_per_second = tokens_per_second;
-            facts.context = live.context_used.map(|used| Context {
+            facts.context = live.context_used.map(|used| ContextView {
                 used,
                 window: live.context_window,
             });
-            facts.rate_limit = live.rate_limit.map(|limit| RateLimit {
+            facts.rate_limit = live.rate_limit.map(|limit| RateLimitView {
                 used_percent: limit.used_percent,
                 resets_at: limit.resets_at.and_then(|at| Timestamp::from_second(at).ok()),
             });

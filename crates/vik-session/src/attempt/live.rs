@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::sync::watch;
+use vik_api::{ContextView, RateLimitView};
 use vik_core::outcome::Usage;
 use vik_core::turn::TurnOfMax;
 
@@ -65,8 +66,8 @@ pub struct Facts {
     pub waits_for: Option<WaitsFor>,
     /// The speed of the answer that arrives, estimated from its characters.
     pub tokens_per_second: Option<f64>,
-    pub context: Option<Context>,
-    pub rate_limit: Option<RateLimit>,
+    pub context: Option<ContextView>,
+    pub rate_limit: Option<RateLimitView>,
     /// The turn of the conversation; `None` in a stage without `turns`.
     pub turn: Option<TurnOfMax>,
     /// Set while the agent is being stopped.
@@ -114,22 +115,6 @@ impl WaitsFor {
     pub(super) fn since(since: Timestamp, kind: Waiting, detail: Option<String>) -> Self {
         Self { kind, detail, since }
     }
-}
-
-/// How full the context of a conversation is, in tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Context {
-    /// What the last request and its answer take.
-    pub used: u64,
-    pub window: Option<u64>,
-}
-
-/// How much of a rate limit is used.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RateLimit {
-    /// From 0 to 100.
-    pub used_percent: f64,
-    pub resets_at: Option<Timestamp>,
 }
 
 /// A stop of an agent that is under way.

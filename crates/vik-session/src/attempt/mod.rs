@@ -68,7 +68,7 @@ pub use context::{issue_context, sample_session, stage_context};
 pub use finish::{AttemptEnd, Finish};
 pub use follow::{FollowError, KeptOutput, OutputReader};
 pub use handle::{AttemptHandle, AttemptLink};
-pub use live::{Context, Facts, Live, LivePhase, RateLimit, Steering, StopStep, Stopping, Waiting, WaitsFor};
+pub use live::{Facts, Live, LivePhase, Steering, StopStep, Stopping, Waiting, WaitsFor};
 #[cfg(test)]
 pub use login::read_login;
 pub use opened::Attempt;
