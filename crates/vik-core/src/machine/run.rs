@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 
 use super::hand_over::{HandOver, HandOverNext};
 use super::retry::{self, RetryDecision, RetryInput};
-use super::uncounted::{InARow, MOST_INTERNAL_IN_A_ROW};
+use super::turns::conversation;
+use super::uncounted::InARow;
 use super::{LifetimeUsage, ParkReason, PullNo, RunEvent};
 use crate::approval::{Answer, Request};
 use crate::attempt::{AttemptResult, HandOverFailure, Resume, Start, StopReason};
 use crate::ids::{AgentName, AttemptId, RunId, StageName};
 use crate::issue::{Fingerprint, Issue};
 use crate::limits::{LimitHit, Spend};
-use crate::outcome::{CostSource, FailureClass, Outcome};
-use crate::plural::count;
+use crate::outcome::Outcome;
 use crate::question::{AnsweredQuestion, PendingQuestion};
 use crate::time::{Mono, Now};
 use crate::turn::GrantedTurn;
@@ -472,102 +472,8 @@ impl Run {
             hands_over: self.hand_over.is_some(),
         }
     }
-
-    /// Returns how the last attempt ended, as text.
-    fn last_failure(&self) -> String {
-        let last = self.last.as_ref();
-        let outcome = last.map_or("failed", |report| report.outcome.as_str());
-        let why = last.and_then(|report| report.reason.as_deref());
-        let why = shortened(why.unwrap_or("unknown reason"));
-        format!("last attempt {outcome}: {why}")
-    }
-
-    fn park_detail(&self, reason: ParkReason, used_up: Option<LimitHit>) -> String {
-        let attempts = count(self.attempts.into(), "attempt");
-        let turns = match self.turns {
-            0 | 1 => String::new(),
-            turns => format!(" (the last one after {turns} of {} turns)", self.max_turns),
-        };
-        let last = self.last.as_ref();
-        match reason {
-            ParkReason::NoProgress => {
-                format!("{attempts} succeeded{turns}, but the issue is still in the same state")
-            }
-            ParkReason::HandOver => {
-                let hand_over = self.hand_over.as_ref();
-                let tries = count(hand_over.map_or(1, |hand_over| hand_over.tries).into(), "time");
-                let failure = hand_over.map(|hand_over| shortened(&hand_over.failure.to_string()));
-                format!(
-                    "the work is done, but its hand-over failed {tries}: {}",
-                    failure.unwrap_or_default()
-                )
-            }
-            ParkReason::Cancelled => StopReason::Cancelled.to_string(),
-            ParkReason::Denied
-                if last.is_none_or(|last| last.failure_class != Some(FailureClass::Denied)) =>
-            {
-                "the start was denied".to_owned()
-            }
-            ParkReason::IssueLimit => {
-                let stopped = match &self.last_stopped {
-                    Some(StopReason::OverBudget(hit)) => Some(*hit),
-                    _ => None,
-                };
-                used_up.or(stopped).map_or_else(
-                    || "the issue has reached a limit of its life".to_owned(),
-                    |hit| StopReason::OverBudget(hit).to_string(),
-                )
-            }
-            ParkReason::Questions => {
-                let asked = count(self.asked_in_a_row.into(), "attempt");
-                format!("{asked} in a row ended with a question; {}", self.last_failure())
-            }
-            ParkReason::Internal => {
-                let attempts = count(MOST_INTERNAL_IN_A_ROW.into(), "attempt");
-                format!(
-                    "{attempts} in a row failed because of Vik itself; {}",
-                    self.last_failure()
-                )
-            }
-            _ => format!("{attempts}{turns}; {}", self.last_failure()),
-        }
-    }
-}
-
-/// Returns a text of an agent or a hook, cut to a readable length.
-fn shortened(text: &str) -> String {
-    text.chars().take(500).collect()
 }
 
 fn is_zero(number: &u32) -> bool {
     *number == 0
-}
-
-/// Returns the conversation of an attempt, as far as another one can resume it.
-fn conversation(start: &Start, report: &AttemptResult) -> Option<Resume> {
-    // A conversation that is too long for the model stays so.
-    if report.resume_failed || report.failure_class == Some(FailureClass::Context) {
-        return None;
-    }
-    let earlier = start.resume.as_ref();
-    let Some(id) = report.provider_session_id.as_ref() else {
-        // The attempt ended before it reported an id: the conversation it was to resume is still
-        // valid.
-        return earlier.cloned();
-    };
-    let (before, cost_before) = earlier
-        .filter(|earlier| earlier.provider_session_id == *id)
-        .map(|earlier| (earlier.total, earlier.cost))
-        .unwrap_or_default();
-    let cost = report
-        .spend
-        .filter(|_| report.cost_source == CostSource::Reported)
-        .map(|spend| spend.usd)
-        .unwrap_or_default();
-    Some(Resume {
-        attempt_id: start.attempt_id,
-        provider_session_id: id.clone(),
-        total: before.plus(report.usage),
-        cost: cost_before.plus(cost),
-    })
 }
