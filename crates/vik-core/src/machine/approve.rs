@@ -1,7 +1,5 @@
 //! Approval requests of an issue, and their answers.
 
-use std::time::Duration;
-
 use super::{Answered, Approved, IssueMachine, ParkReason, Phase, Run, RunEvent, WaitReason};
 use crate::approval::{Answer, Gate, Request};
 use crate::ids::{AttemptId, RunId, StageName};
@@ -26,15 +24,6 @@ impl Run {
             stage: self.stage.clone(),
             request,
         }
-    }
-
-    fn resume(&mut self, now: Now) {
-        self.phase = Phase::BackingOff {
-            since: now.wall,
-            wait: Duration::ZERO,
-            until: now.mono,
-            why: WaitReason::Backoff,
-        };
     }
 }
 
@@ -81,7 +70,7 @@ impl IssueMachine {
         match answer {
             Answer::Approve { message } => {
                 run.approved = Some(Approved { text, message });
-                run.resume(now);
+                run.phase = Phase::due(now, WaitReason::Backoff);
             }
             Answer::Deny { .. } | Answer::Instruct { .. } => {
                 events.push(run.park(ParkReason::Denied, fingerprint, None, None, now));
@@ -95,7 +84,7 @@ impl IssueMachine {
         let mut changed = false;
         for run in &mut self.runs {
             if matches!(run.phase, Phase::Awaiting { .. }) && !asks(&run.stage) {
-                run.resume(now);
+                run.phase = Phase::due(now, WaitReason::Backoff);
                 changed = true;
             }
         }

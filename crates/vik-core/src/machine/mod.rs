@@ -149,12 +149,7 @@ impl IssueMachine {
                             unseen_until: Some(PullNo(1)),
                         }
                     } else {
-                        Phase::BackingOff {
-                            since: now.wall,
-                            wait: Duration::ZERO,
-                            until: now.mono,
-                            why: WaitReason::HandOver,
-                        }
+                        Phase::due(now, WaitReason::HandOver)
                     };
                 }
                 Phase::Parked { unseen_until, .. } => {
@@ -431,11 +426,7 @@ impl IssueMachine {
     fn run_at(&mut self, stage: &StageName, new_run: RunId, now: Now) -> usize {
         let at = self.runs.iter().position(|run| run.stage == *stage);
         at.unwrap_or_else(|| {
-            let phase = Phase::Settling {
-                after: PullNo::default(),
-                ended: now,
-            };
-            self.runs.push(Run::new(new_run, stage.clone(), phase));
+            self.runs.push(Run::new(new_run, stage.clone(), now));
             self.runs.len() - 1
         })
     }

@@ -1,7 +1,5 @@
 //! The questions of agents: their stages wait for answers, and their conversations continue.
 
-use std::time::Duration;
-
 use jiff::{SignedDuration, Timestamp};
 
 use super::{IssueMachine, Phase, Run, RunEvent, WaitReason};
@@ -109,12 +107,7 @@ impl IssueMachine {
         run.answers.push(answer.clone());
         let surplus = run.answers.len().saturating_sub(MAX_ANSWERS);
         run.answers.drain(..surplus);
-        run.phase = Phase::BackingOff {
-            since: now.wall,
-            wait: Duration::ZERO,
-            until: now.mono,
-            why: WaitReason::Backoff,
-        };
+        run.phase = Phase::due(now, WaitReason::Backoff);
         Some(RunEvent::QuestionAnswered {
             run: run.id,
             stage: run.stage.clone(),

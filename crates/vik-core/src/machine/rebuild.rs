@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{IssueMachine, LifetimeUsage, Phase, PullNo, Run};
+use super::{IssueMachine, LifetimeUsage, Phase, Run};
 use crate::attempt::Start;
 use crate::limits::Spend;
 use crate::time::{Mono, Now};
@@ -18,14 +18,11 @@ impl IssueMachine {
         let existing = at
             .map(|at| self.runs.remove(at))
             .filter(|run| run.id == start.run);
-        let nothing_yet = Phase::Settling {
-            after: PullNo::default(),
-            ended: Now {
-                wall: since,
-                mono: Mono(Duration::ZERO),
-            },
+        let began = Now {
+            wall: since,
+            mono: Mono(Duration::ZERO),
         };
-        let mut run = existing.unwrap_or_else(|| Run::new(start.run, start.stage.name.clone(), nothing_yet));
+        let mut run = existing.unwrap_or_else(|| Run::new(start.run, start.stage.name.clone(), began));
         // Earlier attempts may be lost, but their number is known.
         run.attempts = run.attempts.max(start.attempt.saturating_sub(1));
         run.turns = start.turn.saturating_sub(1);

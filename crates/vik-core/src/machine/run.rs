@@ -174,8 +174,21 @@ pub enum WaitReason {
     HandOver,
 }
 
+impl Phase {
+    /// A wait that is over.
+    pub(super) fn due(now: Now, why: WaitReason) -> Self {
+        Self::BackingOff {
+            since: now.wall,
+            wait: Duration::ZERO,
+            until: now.mono,
+            why,
+        }
+    }
+}
+
 impl Run {
-    pub(super) fn new(id: RunId, stage: StageName, phase: Phase) -> Self {
+    /// A run without attempts.
+    pub(super) fn new(id: RunId, stage: StageName, now: Now) -> Self {
         Self {
             id,
             stage,
@@ -194,7 +207,10 @@ impl Run {
             finished: None,
             hand_over: None,
             approved: None,
-            phase,
+            phase: Phase::Settling {
+                after: PullNo::default(),
+                ended: now,
+            },
         }
     }
 
@@ -409,12 +425,7 @@ impl Run {
 
     /// Lets the next turn of the conversation start at once.
     fn wait_for_turn(&mut self, stage: &Stage, now: Now) -> RunEvent {
-        self.phase = Phase::BackingOff {
-            since: now.wall,
-            wait: Duration::ZERO,
-            until: now.mono,
-            why: WaitReason::Backoff,
-        };
+        self.phase = Phase::due(now, WaitReason::Backoff);
         RunEvent::Continues {
             run: self.id,
             stage: self.stage.clone(),
@@ -456,15 +467,8 @@ impl Run {
                 unseen_until: Some(after),
                 ..
             } => Phase::Settling { after, ended: now },
-            _ => Phase::BackingOff {
-                since: now.wall,
-                wait: Duration::ZERO,
-                until: now.mono,
-                why: match self.hand_over {
-                    Some(_) => WaitReason::HandOver,
-                    None => WaitReason::Backoff,
-                },
-            },
+            _ if self.hand_over.is_some() => Phase::due(now, WaitReason::HandOver),
+            _ => Phase::due(now, WaitReason::Backoff),
         };
         RunEvent::Unparked {
             run: self.id,

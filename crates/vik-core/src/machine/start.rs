@@ -1,6 +1,6 @@
 //! Reserves a stage for an attempt.
 
-use super::{IssueMachine, Phase, PullNo, Run};
+use super::{IssueMachine, Phase};
 use crate::attempt::Start;
 use crate::ids::{AttemptId, RunId};
 use crate::intent::Intent;
@@ -35,18 +35,8 @@ impl IssueMachine {
             agent,
         } = attempt;
         let messages = self.messages_for_start(attempt_id);
-        let at = self.runs.iter().position(|run| run.stage == stage.name);
-        let mut run = match at {
-            Some(at) => self.runs.remove(at),
-            None => Run::new(
-                new_run,
-                stage.name.clone(),
-                Phase::Settling {
-                    after: PullNo::default(),
-                    ended: now,
-                },
-            ),
-        };
+        let at = self.run_at(&stage.name, new_run, now);
+        let mut run = self.runs.remove(at);
         // A message of a person continues the conversation even if it had come to its end.
         let continues = run.continues(stage);
         let finished = run
@@ -93,7 +83,7 @@ impl IssueMachine {
             awaiting: None,
             answered: None,
         };
-        self.runs.insert(at.unwrap_or(self.runs.len()), run);
+        self.runs.insert(at, run);
         start
     }
 }
