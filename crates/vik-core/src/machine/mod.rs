@@ -90,6 +90,17 @@ pub struct Observation {
     pub changed: bool,
 }
 
+impl Observation {
+    /// What changed together with these events, and nothing without one.
+    pub(crate) fn of(events: impl IntoIterator<Item = RunEvent>) -> Self {
+        let events: Vec<_> = events.into_iter().collect();
+        Self {
+            changed: !events.is_empty(),
+            events,
+        }
+    }
+}
+
 impl IssueMachine {
     /// Creates the machine of an issue that is seen for the first time. `life` is what is known of
     /// its usage.

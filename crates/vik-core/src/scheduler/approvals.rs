@@ -93,11 +93,7 @@ impl Scheduler {
             .get_mut(id)
             .and_then(|machine| machine.request_approval(stage, run, now));
         let asked = event.is_some();
-        let observed = Observation {
-            events: event.into_iter().collect(),
-            changed: asked,
-        };
-        self.record(id, observed, now);
+        self.record(id, Observation::of(event), now);
         asked
     }
 
@@ -143,8 +139,7 @@ impl Scheduler {
         if let Some(machine) = self.machines.get_mut(id) {
             let when_state = self.workflow.stage(stage).map(|stage| stage.when.first_state());
             let events = machine.answer(stage, when_state, answer, by, now);
-            let changed = !events.is_empty();
-            self.record(id, Observation { events, changed }, now);
+            self.record(id, Observation::of(events), now);
         }
     }
 

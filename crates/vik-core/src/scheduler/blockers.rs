@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::{DecisionSubject, Hold, LookupResult, Scheduler};
+use super::{Hold, LookupResult, Scheduler};
 use crate::decision_kind::DecisionKind;
 use crate::ids::IssueId;
 use crate::issue::{Issue, UNREADABLE_BLOCKER};
@@ -52,12 +52,7 @@ impl Scheduler {
             } else {
                 let detail =
                     "another issue is blocked by it, but no pull returns it; it is ignored as a blocker";
-                self.decide(
-                    now,
-                    DecisionKind::BlockerAbsent,
-                    DecisionSubject::issue(&id),
-                    detail.to_owned(),
-                );
+                self.decide(now, DecisionKind::BlockerAbsent, &id, detail.to_owned());
                 self.blockers.absent.insert(id, Absent::Closed);
             }
         }
@@ -191,7 +186,7 @@ impl Scheduler {
                 Some(Hold::Blocked { by, .. }) => (DecisionKind::Blocked, format!("blocked by {}", list(by))),
                 _ => (DecisionKind::Unblocked, "all blockers are closed".to_owned()),
             };
-            self.decide(now, kind, DecisionSubject::issue(&id), detail);
+            self.decide(now, kind, &id, detail);
             // The ledger needs the change when no daemon runs that can answer.
             if self.machines.contains_key(&id) {
                 self.changed.insert(id);

@@ -109,7 +109,7 @@ impl Scheduler {
             return CommandResult::NoEffect("the issue has no running or waiting attempt");
         }
         let detail = format!("cancelled by {by}");
-        self.decide(now, DecisionKind::Cancel, DecisionSubject::issue(issue), detail);
+        self.decide(now, DecisionKind::Cancel, issue, detail);
         self.record(issue, Observation { events, changed }, now);
         CommandResult::Done(count)
     }
@@ -181,17 +181,10 @@ impl Scheduler {
         };
         let about = DecisionSubject {
             stage: stage.as_ref(),
-            ..DecisionSubject::issue(issue)
+            ..DecisionSubject::from(issue)
         };
         self.decide(now, DecisionKind::Retry, about, detail);
-        self.record(
-            issue,
-            Observation {
-                events,
-                changed: true,
-            },
-            now,
-        );
+        self.record(issue, Observation::of(events), now);
         // The state of the issue may have changed in the meantime.
         self.effects.push(Effect::Pull);
         CommandResult::Done(count)

@@ -50,7 +50,7 @@ impl Scheduler {
         );
         let about = DecisionSubject {
             attempt_id,
-            ..DecisionSubject::issue(&issue)
+            ..DecisionSubject::from(&issue)
         };
         self.decide(now, DecisionKind::Message, about, detail);
         self.changed.insert(issue);
@@ -80,12 +80,7 @@ impl Scheduler {
         }
         machine.remove_messages(&[*message]);
         let detail = format!("message {message} withdrawn by {by}");
-        self.decide(
-            now,
-            DecisionKind::WithdrawMessage,
-            DecisionSubject::issue(issue),
-            detail,
-        );
+        self.decide(now, DecisionKind::WithdrawMessage, issue, detail);
         self.changed.insert(issue.clone());
         CommandResult::Done(1)
     }
@@ -107,7 +102,7 @@ impl Scheduler {
         }
         let about = DecisionSubject {
             attempt_id: Some(attempt_id),
-            ..DecisionSubject::issue(issue)
+            ..DecisionSubject::from(issue)
         };
         let detail = format!("the agent has taken {}", count(taken as u64, "message"));
         self.decide(now, DecisionKind::MessagesTaken, about, detail);

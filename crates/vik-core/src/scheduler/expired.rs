@@ -38,7 +38,7 @@ impl Scheduler {
         if let Some(issue) = issue {
             self.workspaces.hold_for_removal(issue);
         }
-        let of = issue.map(DecisionSubject::issue).unwrap_or_default();
+        let of = issue.map(DecisionSubject::from).unwrap_or_default();
         self.decide(now, DecisionKind::RemovingExpired, of, detail);
         self.effects.push(Effect::RemoveExpired(expired, before));
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{DecisionSubject, Effect, Hold, Scheduler};
+use super::{Effect, Hold, Scheduler};
 use crate::attempt::HandOverFailure;
 use crate::decision_kind::DecisionKind;
 use crate::ids::{AttemptId, IssueId};
@@ -85,12 +85,7 @@ impl Scheduler {
         };
         self.changed.insert(id.clone());
         let detail = format!("try {tries} of {}", stage.hand_over.max_tries);
-        self.decide(
-            now,
-            DecisionKind::HandingOver,
-            DecisionSubject::start(&start),
-            detail,
-        );
+        self.decide(now, DecisionKind::HandingOver, &start, detail);
         self.effects.push(Effect::HandOver(Box::new(start)));
         true
     }

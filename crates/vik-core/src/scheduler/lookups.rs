@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-use super::{DecisionSubject, Effect, LookupResult, Recalled, Scheduler};
+use super::{Effect, LookupResult, Recalled, Scheduler};
 use crate::decision_kind::DecisionKind;
 use crate::ids::{IssueId, StageName};
 use crate::issue::Issue;
@@ -258,12 +258,7 @@ impl Scheduler {
                     let detail =
                         "the check of the issue before the start failed; Vik retries after each pull"
                             .to_owned();
-                    self.decide(
-                        now,
-                        DecisionKind::LookupFailed,
-                        DecisionSubject::issue(issue),
-                        detail,
-                    );
+                    self.decide(now, DecisionKind::LookupFailed, issue, detail);
                 }
             }
         }
@@ -292,7 +287,7 @@ impl Scheduler {
         self.lookups.missing.insert(issue.clone());
         if self.lookups.recorded_missing.insert(issue.clone()) {
             let detail = "the tracker no longer has the issue".to_owned();
-            self.decide(now, DecisionKind::Missing, DecisionSubject::issue(issue), detail);
+            self.decide(now, DecisionKind::Missing, issue, detail);
         }
         if let Some(machine) = self.machines.get_mut(issue) {
             let observed = machine.on_missing();

@@ -112,15 +112,17 @@ struct DecisionSubject<'a> {
     attempt_id: Option<AttemptId>,
 }
 
-impl<'a> DecisionSubject<'a> {
-    fn issue(issue: &'a IssueId) -> Self {
+impl<'a> From<&'a IssueId> for DecisionSubject<'a> {
+    fn from(issue: &'a IssueId) -> Self {
         Self {
             issue: Some(issue),
             ..Self::default()
         }
     }
+}
 
-    fn start(start: &'a Start) -> Self {
+impl<'a> From<&'a Start> for DecisionSubject<'a> {
+    fn from(start: &'a Start) -> Self {
         Self {
             issue: Some(&start.issue.id),
             stage: Some(&start.stage.name),
@@ -326,7 +328,7 @@ impl Scheduler {
                 let detail = format!("moved from `{from}` to `{to}`, by {by}");
                 let about = DecisionSubject {
                     stage: Some(&stage),
-                    ..DecisionSubject::issue(&issue)
+                    ..DecisionSubject::from(&issue)
                 };
                 self.decide(now, DecisionKind::RunAgain, about, detail);
             }
@@ -426,21 +428,11 @@ impl Scheduler {
         self.record_day_total(now);
         if has_restarted {
             let detail = "the previous conversation could not be resumed; a new one was started".to_owned();
-            self.decide(
-                now,
-                DecisionKind::ResumeFailed,
-                DecisionSubject::start(&start),
-                detail,
-            );
+            self.decide(now, DecisionKind::ResumeFailed, &start, detail);
         }
-        self.decide(now, DecisionKind::Ended, DecisionSubject::start(&start), detail);
+        self.decide(now, DecisionKind::Ended, &start, detail);
         if let Some(failure) = after_run_failure {
-            self.decide(
-                now,
-                DecisionKind::AfterRunFailed,
-                DecisionSubject::start(&start),
-                failure.reason,
-            );
+            self.decide(now, DecisionKind::AfterRunFailed, &start, failure.reason);
         }
         if is_handed_over && is_settling && !is_taken_over && self.workflow.issue.stages.len() > 1 {
             self.moving_on.insert(issue.clone(), after);
@@ -462,11 +454,7 @@ impl Scheduler {
         }
         freed.sort_by(|a, b| a.0.cmp(&b.0));
         for (id, events) in freed {
-            let observed = Observation {
-                events,
-                changed: true,
-            };
-            self.record(&id, observed, now);
+            self.record(&id, Observation::of(events), now);
         }
     }
 }

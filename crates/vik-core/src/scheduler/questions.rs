@@ -89,9 +89,7 @@ impl Scheduler {
     fn apply_answer(&mut self, id: &IssueId, stage: &StageName, answer: String, by: &str, now: Now) {
         if let Some(machine) = self.machines.get_mut(id) {
             let event = machine.answer_question(stage, answer, by, now);
-            let changed = event.is_some();
-            let events = event.into_iter().collect();
-            self.record(id, Observation { events, changed }, now);
+            self.record(id, Observation::of(event), now);
         }
     }
 }

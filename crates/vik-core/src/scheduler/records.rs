@@ -11,13 +11,14 @@ use crate::plural::count;
 use crate::time::Now;
 
 impl Scheduler {
-    pub(super) fn decide(
+    pub(super) fn decide<'a>(
         &mut self,
         now: Now,
         kind: DecisionKind,
-        about: DecisionSubject<'_>,
-        detail: String,
+        about: impl Into<DecisionSubject<'a>>,
+        detail: impl Into<String>,
     ) {
+        let about = about.into();
         self.changes.decisions.push(Decision {
             at: now.wall,
             issue: about.issue.cloned(),
@@ -25,7 +26,7 @@ impl Scheduler {
             run: about.run,
             attempt_id: about.attempt_id,
             kind,
-            detail,
+            detail: detail.into(),
         });
     }
 
@@ -180,7 +181,7 @@ impl Scheduler {
             resumed_from: start.resume.as_ref().map(|resume| resume.attempt_id),
             at: now.wall,
         });
-        self.decide(now, DecisionKind::Started, DecisionSubject::start(start), why);
+        self.decide(now, DecisionKind::Started, start, why);
     }
 
     /// Stops an attempt, once.
@@ -196,7 +197,7 @@ impl Scheduler {
         if is_first {
             let about = DecisionSubject {
                 attempt_id: Some(attempt_id),
-                ..DecisionSubject::issue(issue)
+                ..DecisionSubject::from(issue)
             };
             self.decide(now, DecisionKind::Stopped, about, why.to_string());
             self.effects.push(Effect::Stop { attempt_id, why });

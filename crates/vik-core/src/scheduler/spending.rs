@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::Offset;
 
-use super::{DecisionSubject, Effect, Scheduler};
+use super::{Effect, Scheduler};
 use crate::approval::Gate;
 use crate::attempt::{AttemptResult, Start, StopReason};
 use crate::decision_kind::DecisionKind;
@@ -217,12 +217,7 @@ impl Scheduler {
             return;
         }
         running.warned.push(of);
-        self.decide(
-            now,
-            DecisionKind::LimitNear,
-            DecisionSubject::start(start),
-            limit.to_string(),
-        );
+        self.decide(now, DecisionKind::LimitNear, start, limit.to_string());
         self.effects.push(Effect::Warn {
             attempt_id: start.attempt_id,
             limit,

@@ -1,6 +1,6 @@
 //! Issues that people take over and hand back.
 
-use super::{Actor, CommandResult, DecisionSubject, Effect, HandBack, Scheduler, TakeOver};
+use super::{Actor, CommandResult, Effect, HandBack, Scheduler, TakeOver};
 use crate::attempt::{HandedBack, StopReason};
 use crate::decision_kind::DecisionKind;
 use crate::machine::{IssueMachine, TakenOver};
@@ -44,12 +44,7 @@ impl Scheduler {
             // The slot is of no use to the person.
             self.moving_on.remove(&issue);
             let detail = format!("taken over by {by}");
-            self.decide(
-                now,
-                DecisionKind::TakeOver,
-                DecisionSubject::issue(&issue),
-                detail,
-            );
+            self.decide(now, DecisionKind::TakeOver, &issue, detail);
         }
         let mut stopped = 0;
         if !wait {
@@ -91,12 +86,7 @@ impl Scheduler {
             "handed back by {by}, with {}",
             plural::count(count as u64, "changed file")
         );
-        self.decide(
-            now,
-            DecisionKind::HandBack,
-            DecisionSubject::issue(&issue),
-            detail,
-        );
+        self.decide(now, DecisionKind::HandBack, &issue, detail);
         // The issue may have been finished meanwhile.
         self.reconcile(&issue, now);
         self.effects.push(Effect::Pull);

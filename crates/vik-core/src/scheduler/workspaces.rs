@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::{DecisionSubject, Effect, RemovalCause, Scheduler};
+use super::{Effect, RemovalCause, Scheduler};
 use crate::attempt::StopReason;
 use crate::decision_kind::DecisionKind;
 use crate::ids::IssueId;
@@ -190,12 +190,7 @@ impl Scheduler {
 
     pub(super) fn remove_workspace(&mut self, issue: Issue, cause: RemovalCause, detail: String, now: Now) {
         self.workspaces.removing.insert(issue.id.clone(), Some(cause));
-        self.decide(
-            now,
-            DecisionKind::RemovingWorkspace,
-            DecisionSubject::issue(&issue.id),
-            detail,
-        );
+        self.decide(now, DecisionKind::RemovingWorkspace, &issue.id, detail);
         self.effects.push(Effect::RemoveWorkspace(Box::new(issue), cause));
     }
 
@@ -233,7 +228,7 @@ impl Scheduler {
                 "the workspace could not be removed, or contains unsaved work",
             )
         };
-        self.decide(now, kind, DecisionSubject::issue(issue), detail.to_owned());
+        self.decide(now, kind, issue, detail.to_owned());
         if !removed && cause == RemovalCause::Unlisted {
             // The issue may have been finished meanwhile, and then another rule applies.
             self.reconcile(issue, now);
