@@ -1,9 +1,12 @@
 //! What pulls and lookups mean for the runs of an issue.
 
-use super::{InARow, IssueMachine, Observation, ParkReason, Phase, PullNo, RunEvent};
+use std::collections::BTreeMap;
+
+use super::{InARow, IssueMachine, LifetimeUsage, Observation, ParkReason, Phase, PullNo, Run, RunEvent};
+use crate::ids::StageName;
 use crate::issue::Issue;
 use crate::time::Now;
-use crate::workflow::{Stage, Workflow};
+use crate::workflow::{IssuePolicy, Stage, Workflow};
 
 impl IssueMachine {
     /// Applies the snapshot of a pull.
@@ -24,19 +27,12 @@ impl IssueMachine {
         now: Now,
         workflow: &Workflow,
     ) -> Observation {
-        let mut observed = Observation::default();
-        let Self {
-            issue,
-            runs,
-            life,
-            lost_in_a_row,
-            internal_in_a_row,
-            ..
-        } = self;
+        let (runs, mut pass) = self.pass(now, workflow);
+        let issue = pass.issue;
         let is_closed = workflow.is_terminal(&issue.state);
         runs.retain_mut(|run| {
             if is_closed && run.is_over_when_closed() {
-                observed.events.push(run.closed_event());
+                pass.events.push(run.closed_event());
                 return false;
             }
             let stage = workflow.stage(&run.stage);
@@ -49,7 +45,7 @@ impl IssueMachine {
                     reason: ParkReason::HandOver,
                     ..
                 } if matching.is_none() => {
-                    observed.events.push(run.ended_event());
+                    pass.events.push(run.ended_event());
                     false
                 }
                 Phase::Parked {
@@ -63,14 +59,14 @@ impl IssueMachine {
                             return true;
                         }
                         *unseen_until = None;
-                        observed.changed = true;
+                        pass.changed = true;
                         // Neither the attempt's own changes to the issue nor a return to the state
                         // of the stage is a reason to retry.
                         if let Some(stage) = stage {
                             *fingerprint = issue.fingerprint_in(stage.when.first_state());
                         }
                         if succeeded && matching.is_none() {
-                            observed.events.push(run.ended_event());
+                            pass.events.push(run.ended_event());
                             return false;
                         }
                         return true;
@@ -80,8 +76,8 @@ impl IssueMachine {
                     let is_changed = |stage: &Stage| !stage.when.states.iter().any(is_same_in);
                     let freed = !is_same && reason.is_freed_by_a_change() && matching.is_some_and(is_changed);
                     if freed {
-                        *lost_in_a_row = 0;
-                        observed.events.push(RunEvent::Freed {
+                        *pass.lost_in_a_row = 0;
+                        pass.events.push(RunEvent::Freed {
                             run: run.id,
                             stage: run.stage.clone(),
                         });
@@ -94,85 +90,40 @@ impl IssueMachine {
                         && let Some(policy) = stage.and_then(|stage| stage.approve.as_ref())
                     {
                         // The text that the person was about to approve has changed.
-                        observed.events.push(run.request_approval(issue, policy, now));
+                        pass.events.push(run.request_approval(issue, policy, now));
                     }
                     true
                 }
                 Phase::Settling { after, .. } if pull < *after => true,
-                Phase::Settling { ended, .. } if matching.is_some() => {
+                Phase::Settling { ended, .. } => {
                     let ended = *ended;
-                    if let Some(stage) = matching {
-                        let in_a_row = InARow {
-                            lost: *lost_in_a_row,
-                            internal: internal_in_a_row.get(&run.stage).copied().unwrap_or(0),
-                            later: run.later_in_a_row,
-                            asked: run.asked_in_a_row,
-                        };
-                        let event = run.settle(ended, stage, issue, (life, in_a_row), &workflow.issue, now);
-                        if run.park_reason() == Some(ParkReason::Internal) {
-                            internal_in_a_row.remove(&run.stage);
-                        }
-                        observed.events.push(event);
-                    }
-                    true
+                    pass.settle(run, ended, matching)
                 }
                 Phase::BackingOff { .. } | Phase::Asking { .. } if matching.is_some() => true,
-                Phase::Settling { .. }
-                | Phase::BackingOff { .. }
-                | Phase::Awaiting { .. }
-                | Phase::Asking { .. } => {
-                    observed.events.push(run.ended_event());
+                Phase::BackingOff { .. } | Phase::Awaiting { .. } | Phase::Asking { .. } => {
+                    pass.events.push(run.ended_event());
                     false
                 }
             }
         });
-        observed.changed |= !observed.events.is_empty();
-        observed
+        pass.end()
     }
 
     /// Applies a pull that did not return the issue. The counters are kept: a tracker may lose
     /// sight of an issue for a while.
     pub fn on_absent(&mut self, pull: PullNo, now: Now, workflow: &Workflow) -> Observation {
         self.present = false;
-        let mut observed = Observation::default();
-        let Self {
-            issue,
-            runs,
-            life,
-            lost_in_a_row,
-            internal_in_a_row,
-            ..
-        } = self;
+        let (runs, mut pass) = self.pass(now, workflow);
         runs.retain_mut(|run| match run.phase {
             Phase::Settling { after, ended } if pull >= after => {
                 let stage = workflow.stage(&run.stage);
                 let is_handed_over = run.last_succeeded() && run.hand_over.is_none();
-                let is_there = |stage: &&Stage| issue.is_taken_by(&stage.when) && !is_handed_over;
-                match stage.filter(is_there) {
-                    Some(stage) => {
-                        let in_a_row = InARow {
-                            lost: *lost_in_a_row,
-                            internal: internal_in_a_row.get(&run.stage).copied().unwrap_or(0),
-                            later: run.later_in_a_row,
-                            asked: run.asked_in_a_row,
-                        };
-                        let event = run.settle(ended, stage, issue, (life, in_a_row), &workflow.issue, now);
-                        if run.park_reason() == Some(ParkReason::Internal) {
-                            internal_in_a_row.remove(&run.stage);
-                        }
-                        observed.events.push(event);
-                        true
-                    }
-                    None => {
-                        observed.events.push(run.ended_event());
-                        false
-                    }
-                }
+                let is_there = |stage: &&Stage| pass.issue.is_taken_by(&stage.when) && !is_handed_over;
+                pass.settle(run, ended, stage.filter(is_there))
             }
             _ => true,
         });
-        observed.changed = !observed.events.is_empty();
-        observed
+        pass.end()
     }
 
     /// Applies the snapshot of a lookup. Only pulls judge ended attempts.
@@ -186,20 +137,83 @@ impl IssueMachine {
     /// Handles that the tracker no longer has the issue: its waiting and parked runs end.
     pub fn on_missing(&mut self) -> Observation {
         self.present = false;
-        let mut observed = Observation::default();
+        let mut events = Vec::new();
         self.runs.retain(|run| {
             let waits = matches!(
                 run.phase,
                 Phase::BackingOff { .. } | Phase::Awaiting { .. } | Phase::Asking { .. }
             );
             if waits {
-                observed.events.push(run.ended_event());
+                events.push(run.ended_event());
             } else if run.is_over_when_closed() {
-                observed.events.push(run.closed_event());
+                events.push(run.closed_event());
             }
             !waits && !run.is_over_when_closed()
         });
-        observed.changed = !observed.events.is_empty();
-        observed
+        Observation::of(events)
+    }
+
+    /// Splits the issue into its runs and all that a pull needs beside them.
+    fn pass<'a>(&'a mut self, now: Now, workflow: &'a Workflow) -> (&'a mut Vec<Run>, Pass<'a>) {
+        let pass = Pass {
+            issue: &self.issue,
+            life: &self.life,
+            lost_in_a_row: &mut self.lost_in_a_row,
+            internal_in_a_row: &mut self.internal_in_a_row,
+            policy: &workflow.issue,
+            now,
+            events: Vec::new(),
+            changed: false,
+        };
+        (&mut self.runs, pass)
+    }
+}
+
+/// One pull, over all runs of an issue.
+struct Pass<'a> {
+    issue: &'a Issue,
+    life: &'a LifetimeUsage,
+    lost_in_a_row: &'a mut u32,
+    internal_in_a_row: &'a mut BTreeMap<StageName, u32>,
+    policy: &'a IssuePolicy,
+    now: Now,
+    events: Vec<RunEvent>,
+    changed: bool,
+}
+
+impl Pass<'_> {
+    /// Decides what follows the attempt of a run, if its issue is still in the state of the stage;
+    /// otherwise the run ends. Returns whether the run is kept.
+    fn settle(&mut self, run: &mut Run, ended: Now, stage: Option<&Stage>) -> bool {
+        let Some(stage) = stage else {
+            self.events.push(run.ended_event());
+            return false;
+        };
+        let in_a_row = InARow {
+            lost: *self.lost_in_a_row,
+            internal: self.internal_in_a_row.get(&run.stage).copied().unwrap_or(0),
+            later: run.later_in_a_row,
+            asked: run.asked_in_a_row,
+        };
+        let event = run.settle(
+            ended,
+            stage,
+            self.issue,
+            (self.life, in_a_row),
+            self.policy,
+            self.now,
+        );
+        if run.park_reason() == Some(ParkReason::Internal) {
+            self.internal_in_a_row.remove(&run.stage);
+        }
+        self.events.push(event);
+        true
+    }
+
+    fn end(self) -> Observation {
+        Observation {
+            changed: self.changed || !self.events.is_empty(),
+            events: self.events,
+        }
     }
 }
