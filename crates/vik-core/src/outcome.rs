@@ -114,28 +114,21 @@ impl Usage {
     /// Returns the sum of two usages.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
-        Self {
-            input_tokens: self.input_tokens.saturating_add(other.input_tokens),
-            cached_input_tokens: self.cached_input_tokens.saturating_add(other.cached_input_tokens),
-            cache_write_input_tokens: self
-                .cache_write_input_tokens
-                .saturating_add(other.cache_write_input_tokens),
-            output_tokens: self.output_tokens.saturating_add(other.output_tokens),
-        }
+        self.with(other, u64::saturating_add)
     }
 
     /// Returns what this total adds over an earlier total of the same thread; never negative.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
+        self.with(earlier, u64::saturating_sub)
+    }
+
+    fn with(self, other: Self, of: fn(u64, u64) -> u64) -> Self {
         Self {
-            input_tokens: self.input_tokens.saturating_sub(earlier.input_tokens),
-            cached_input_tokens: self
-                .cached_input_tokens
-                .saturating_sub(earlier.cached_input_tokens),
-            cache_write_input_tokens: self
-                .cache_write_input_tokens
-                .saturating_sub(earlier.cache_write_input_tokens),
-            output_tokens: self.output_tokens.saturating_sub(earlier.output_tokens),
+            input_tokens: of(self.input_tokens, other.input_tokens),
+            cached_input_tokens: of(self.cached_input_tokens, other.cached_input_tokens),
+            cache_write_input_tokens: of(self.cache_write_input_tokens, other.cache_write_input_tokens),
+            output_tokens: of(self.output_tokens, other.output_tokens),
         }
     }
 
