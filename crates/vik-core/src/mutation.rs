@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::file_change::{ChangeKind, FileChange};
+use crate::file_change::{ChangeKind, FileChange, LineRange};
 
 /// The class of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -87,29 +87,19 @@ pub fn classify(changes: &[Texts<'_>]) -> Vec<Option<MutationClass>> {
 }
 
 impl<'a> Texts<'a> {
-    fn lines(content: Option<&'a [u8]>) -> Vec<&'a [u8]> {
+    fn lines(content: Option<&'a [u8]>, ranges: impl Iterator<Item = LineRange>) -> Vec<&'a [u8]> {
         let lines = content.unwrap_or_default().split_inclusive(|byte| *byte == b'\n');
-        lines.collect()
+        let lines: Vec<_> = lines.collect();
+        let parts = ranges.filter_map(|range| lines.get(range.indices()));
+        parts.flatten().copied().collect()
     }
 
     fn removed(&self) -> Vec<&'a [u8]> {
-        let lines = Self::lines(self.old);
-        let ranges = self.change.removed();
-        ranges
-            .filter_map(|range| lines.get(range.indices()))
-            .flatten()
-            .copied()
-            .collect()
+        Self::lines(self.old, self.change.removed())
     }
 
     fn added(&self) -> Vec<&'a [u8]> {
-        let lines = Self::lines(self.new);
-        let ranges = self.change.ranges();
-        ranges
-            .filter_map(|range| lines.get(range.indices()))
-            .flatten()
-            .copied()
-            .collect()
+        Self::lines(self.new, self.change.ranges())
     }
 
     fn is_code(&self) -> bool {
@@ -261,7 +251,7 @@ fn is_renaming(old: &[&[u8]], new: &[&[u8]]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file_change::{Hunk, LineRange, RelPath};
+    use crate::file_change::{Hunk, RelPath};
 
     /// Returns a change of a whole text.
     fn change(path: &str, kind: ChangeKind, old: &str, new: &str) -> FileChange {
