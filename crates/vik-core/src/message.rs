@@ -98,20 +98,21 @@ impl MessageRefusal {
 
 impl fmt::Display for MessageRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.describe("message", f)
+    }
+}
+
+impl MessageRefusal {
+    /// Writes the reason as a sentence about the `text`: a message or an answer.
+    pub(crate) fn describe(&self, text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Empty => f.write_str("the message is empty"),
+            Self::Empty => write!(f, "the {text} is empty"),
             Self::TooLong(bytes) => {
-                write!(
-                    f,
-                    "the message has {bytes} bytes; at most {MAX_BYTES} are allowed"
-                )
+                write!(f, "the {text} has {bytes} bytes; at most {MAX_BYTES} are allowed")
             }
             Self::ControlCharacter(c) => {
-                write!(
-                    f,
-                    "the message contains the control character U+{:04X}",
-                    u32::from(*c)
-                )
+                let code = u32::from(*c);
+                write!(f, "the {text} contains the control character U+{code:04X}")
             }
             Self::TooMany => write!(f, "{MAX_WAITING} messages of the issue wait already"),
             Self::Finished(state) => write!(f, "the issue is in the terminal state `{state}`"),

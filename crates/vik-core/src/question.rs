@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{AttemptId, IssueId, StageName};
 use crate::message::{self, MessageRefusal};
-use crate::outputs::{Refusal, Rule};
+use crate::outputs::{Refusal, Rule, written};
 use crate::visible::visible;
 use crate::workflow::QuestionPolicy;
 
@@ -130,16 +130,7 @@ impl AnswerRefusal {
 impl fmt::Display for AnswerRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Text(MessageRefusal::Empty) => f.write_str("the answer is empty"),
-            Self::Text(MessageRefusal::TooLong(bytes)) => {
-                let most = message::MAX_BYTES;
-                write!(f, "the answer has {bytes} bytes; at most {most} are allowed")
-            }
-            Self::Text(MessageRefusal::ControlCharacter(c)) => {
-                let code = u32::from(*c);
-                write!(f, "the answer contains the control character U+{code:04X}")
-            }
-            Self::Text(refusal) => refusal.fmt(f),
+            Self::Text(refusal) => refusal.describe("answer", f),
             Self::NoQuestion => f.write_str("the issue has no open question"),
             Self::OtherQuestion => f.write_str("the open question is not the one that you named"),
             Self::Several(stages) => {
@@ -239,21 +230,10 @@ impl PendingQuestion {
 /// assert_eq!(read(b"\n").unwrap(), None);
 /// ```
 pub fn read(file: &[u8]) -> Result<Option<Question>, Refusal> {
-    if file.len() > MAX_FILE_BYTES {
-        let detail = format!("the file has more than {MAX_FILE_BYTES} bytes");
-        return Err(Refusal::of_file(Rule::TooLarge, detail));
-    }
-    let Ok(text) = std::str::from_utf8(file) else {
-        return Err(Refusal::of_file(Rule::NotText, "the file is not valid UTF-8"));
-    };
     let mut found: Option<Question> = None;
-    for (at, line) in text
-        .split('\n')
-        .enumerate()
-        .filter(|(_, line)| !line.trim().is_empty())
-    {
+    for (number, line) in written(file, MAX_FILE_BYTES)? {
         let refused = |(rule, detail): (Rule, String)| Refusal {
-            line: Some(at + 1),
+            line: Some(number),
             kind: None,
             rule,
             detail,

@@ -23,6 +23,7 @@ use crate::ids::{IssueId, RunId, StageName};
 
 pub use allow::{AllowList, BadAllow, MAX_ALLOW};
 pub use progress::{CheckResult, NextStep, Progress, Recovery, RunResult, after_check, after_run, next};
+pub(crate) use read::written;
 pub use read::{Line, Refusal, Rule, check, read};
 
 /// The maximum size of the file of outputs, in bytes.

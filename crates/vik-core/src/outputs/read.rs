@@ -115,32 +115,17 @@ impl fmt::Display for Refusal {
 /// # Errors
 /// Returns the refusals of all lines that are no outputs.
 pub fn read(file: &[u8], pursuit: &Pursuit<'_>) -> Result<Vec<Line>, Vec<Refusal>> {
-    if file.len() > MAX_FILE_BYTES {
-        let detail = format!("the file has more than {MAX_FILE_BYTES} bytes");
-        return Err(vec![Refusal::of_file(Rule::TooLarge, detail)]);
-    }
-    let Ok(text) = std::str::from_utf8(file) else {
-        return Err(vec![Refusal::of_file(
-            Rule::NotText,
-            "the file is not valid UTF-8",
-        )]);
-    };
-    let written = text.split('\n').enumerate();
-    let written: Vec<_> = written.filter(|(_, line)| !line.trim().is_empty()).collect();
+    let written = written(file, MAX_FILE_BYTES).map_err(|refusal| vec![refusal])?;
     if written.len() > MAX_OUTPUTS as usize {
         let detail = format!("the file has more than {MAX_OUTPUTS} lines");
         return Err(vec![Refusal::of_file(Rule::TooMany, detail)]);
     }
     let (mut lines, mut refusals) = (Vec::new(), Vec::new());
-    for (at, text) in written {
+    for (number, text) in written {
         match serde_json::from_str::<Output>(text) {
             Ok(output) => {
                 let key = pursuit.key(&output);
-                let line = Line {
-                    number: at + 1,
-                    output,
-                    key,
-                };
+                let line = Line { number, output, key };
                 refusals.extend(unfit(&line));
                 lines.push(line);
             }
@@ -151,7 +136,7 @@ pub fn read(file: &[u8], pursuit: &Pursuit<'_>) -> Result<Vec<Line>, Vec<Refusal
                     (Rule::NotJson, "not valid JSON")
                 };
                 refusals.push(Refusal {
-                    line: Some(at + 1),
+                    line: Some(number),
                     kind: None,
                     rule,
                     detail: format!("{problem}: {}", clipped(&error.to_string(), 2 * SHOWN)),
@@ -164,6 +149,19 @@ pub fn read(file: &[u8], pursuit: &Pursuit<'_>) -> Result<Vec<Line>, Vec<Refusal
     } else {
         Err(refusals)
     }
+}
+
+/// Returns the lines of an agent's file with their numbers, from 1, without the empty ones.
+pub(crate) fn written(file: &[u8], max_bytes: usize) -> Result<Vec<(usize, &str)>, Refusal> {
+    if file.len() > max_bytes {
+        let detail = format!("the file has more than {max_bytes} bytes");
+        return Err(Refusal::of_file(Rule::TooLarge, detail));
+    }
+    let Ok(text) = std::str::from_utf8(file) else {
+        return Err(Refusal::of_file(Rule::NotText, "the file is not valid UTF-8"));
+    };
+    let lines = (1..).zip(text.split('\n'));
+    Ok(lines.filter(|(_, line)| !line.trim().is_empty()).collect())
 }
 
 /// Returns the invalid values of an output, whatever the stage allows.
