@@ -2,6 +2,7 @@
 //!
 //! The crate `vik-workflow-reader` makes it from the text of a file.
 
+mod agent;
 mod approve;
 mod diff;
 mod http;
@@ -15,15 +16,16 @@ mod tracker;
 pub mod triggers;
 mod when;
 
+pub use agent::{AgentProfile, ArgValue, ArgsStyle, Home, OutputFormat, Permission, Price, Runtime};
 pub use approve::{ApprovePolicy, CallRule};
 pub use diff::{Edit, EditKind, Setting, applied, edits, settings};
 pub use http::Http;
 pub use intent::{OnViolation, ScopeConflicts, StageIntent, TrustPolicy, Untrusted};
 pub use model::{
-    AgentProfile, ArgValue, ArgsStyle, HandOverRetry, Home, Intake, IssuePolicy, LogFormat, Notifier,
-    NotifyAddress, NotifyChannel, NotifyEvent, OnStateChange, OutputFormat, Permission, Pressure, Price,
-    PromptSource, RemoveWorkspace, Retry, Runtime, SandboxBackend, SandboxChoice, SandboxFiles, SandboxKeys,
-    SandboxNetwork, SandboxPolicy, SecretSource, Show, Stage, TimeOfDay, Turns, Workflow, WorkspaceRoot,
+    HandOverRetry, Intake, IssuePolicy, LogFormat, Notifier, NotifyAddress, NotifyChannel, NotifyEvent,
+    OnStateChange, Pressure, PromptSource, RemoveWorkspace, Retry, SandboxBackend, SandboxChoice,
+    SandboxFiles, SandboxKeys, SandboxNetwork, SandboxPolicy, SecretSource, Show, Stage, TimeOfDay, Turns,
+    Workflow, WorkspaceRoot,
 };
 pub use question::QuestionPolicy;
 pub use retention::{KeepTime, Retention};

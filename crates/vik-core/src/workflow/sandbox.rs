@@ -5,7 +5,8 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::model::{AgentProfile, Permission, Stage};
+use super::agent::{AgentProfile, Permission};
+use super::model::Stage;
 
 /// The default limit of processes of an agent's tree: more than any build needs, fewer than a
 /// machine can bear.
