@@ -238,32 +238,10 @@ mod tests {
         }
     }
 
-    const OUTCOMES: [Outcome; 7] = [
-        Outcome::Succeeded,
-        Outcome::Failed,
-        Outcome::TimedOut,
-        Outcome::Stalled,
-        Outcome::Cancelled,
-        Outcome::OverBudget,
-        Outcome::Lost,
-    ];
-
-    const CLASSES: [Option<FailureClass>; 14] = [
-        None,
-        Some(FailureClass::RateLimit),
-        Some(FailureClass::Overloaded),
-        Some(FailureClass::Auth),
-        Some(FailureClass::Model),
-        Some(FailureClass::Context),
-        Some(FailureClass::Network),
-        Some(FailureClass::Usage),
-        Some(FailureClass::Hook),
-        Some(FailureClass::Verify),
-        Some(FailureClass::Denied),
-        Some(FailureClass::Agent),
-        Some(FailureClass::Internal),
-        Some(FailureClass::UnprovenEnd),
-    ];
+    fn classes() -> impl Iterator<Item = Option<FailureClass>> {
+        let all = FailureClass::ALL.iter().copied();
+        all.map(Some).chain([None])
+    }
 
     fn report(outcome: Outcome, class: Option<FailureClass>, answered: bool) -> AttemptResult {
         AttemptResult {
@@ -278,14 +256,15 @@ mod tests {
     #[test]
     fn estimate_is_charged_only_for_cut_off_answers() {
         let estimate = spend(100, 5);
-        for outcome in OUTCOMES {
-            for class in CLASSES {
+        for &outcome in Outcome::ALL {
+            for class in classes() {
                 for answered in [false, true] {
                     let is_free = matches!(
                         class,
                         Some(FailureClass::Auth | FailureClass::Usage | FailureClass::Hook)
                     );
-                    let expected = if answered && outcome != Outcome::Succeeded && !is_free {
+                    let is_complete = matches!(outcome, Outcome::Succeeded | Outcome::Asked);
+                    let expected = if answered && !is_complete && !is_free {
                         (estimate, CostSource::Estimate)
                     } else {
                         (Spend::default(), CostSource::None)
@@ -299,8 +278,8 @@ mod tests {
 
     #[test]
     fn attempt_without_an_agent_is_charged_nothing() {
-        for outcome in OUTCOMES {
-            for class in CLASSES {
+        for &outcome in Outcome::ALL {
+            for class in classes() {
                 let result = AttemptResult {
                     failure_class: class,
                     ..AttemptResult::new(outcome)
@@ -360,14 +339,15 @@ mod tests {
         /// charged, and the estimated part is exactly the missing one.
         #[test]
         fn charge_is_report_plus_estimated_part(
-            outcome in 0..OUTCOMES.len(), class in 0..CLASSES.len(), answered in proptest::option::of(proptest::bool::ANY),
+            outcome in proptest::sample::select(Outcome::ALL),
+            class in proptest::option::of(proptest::sample::select(FailureClass::ALL)), answered in proptest::option::of(proptest::bool::ANY),
             ran: bool, reported in proptest::option::of((0u64..3, 0u64..3)), estimate in (0u64..3, 0u64..3),
             is_priced: bool,
         ) {
             let reported = reported.map(|(tokens, usd)| spend(tokens, usd));
             let cost_source = if is_priced { CostSource::Reported } else { CostSource::None };
             let report = AttemptResult {
-                ran, answered, cost_source, failure_class: CLASSES[class], ..AttemptResult::new(OUTCOMES[outcome])
+                ran, answered, cost_source, failure_class: class, ..AttemptResult::new(outcome)
             };
             let (charged, source) = report.charge(reported, spend(estimate.0, estimate.1));
             let known = reported.unwrap_or_default();

@@ -238,22 +238,10 @@ mod tests {
     #[test]
     fn hopeless_failure_is_parked_at_once() {
         use FailureClass as Class;
-        for class in [
-            Class::RateLimit,
-            Class::Overloaded,
-            Class::Auth,
-            Class::Model,
-            Class::Context,
-            Class::Network,
-            Class::Usage,
-            Class::Hook,
-            Class::Verify,
-            Class::Agent,
-            Class::Internal,
-            Class::UnprovenEnd,
-        ] {
+        for &class in Class::ALL {
             let parked = match class {
                 Class::Auth => Some(ParkReason::Auth),
+                Class::Denied => Some(ParkReason::Denied),
                 Class::Model | Class::Usage => Some(ParkReason::Config),
                 Class::Hook => Some(ParkReason::Hook),
                 Class::UnprovenEnd => Some(ParkReason::UnprovenEnd),
