@@ -2,51 +2,21 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-use std::sync::Arc;
+mod common;
 
+use common::{end, id, now, pull, ran, restored, scheduler, started};
 use proptest::prelude::*;
 use vik_core::attempt::{AttemptResult, Start};
-use vik_core::changes::{Changes, Stored};
+use vik_core::changes::Changes;
 use vik_core::decision_kind::DecisionKind;
-use vik_core::ids::{AttemptId, IssueId, MessageId};
-use vik_core::issue::Issue;
+use vik_core::ids::{AttemptId, MessageId};
 use vik_core::message::{
     MAX_BYTES, MAX_WAITING, Message, MessageRefusal, NewMessage, WaitingMessage, Withdrawal, check_text,
 };
 use vik_core::outcome::{FailureClass, Outcome};
-use vik_core::scheduler::{
-    Actor, Command, CommandResult, Effect, Filter, HandBack, Input, Scheduler, TakeOver,
-};
-use vik_core::time::{Mono, Now};
-use vik_core::workflow::Workflow;
+use vik_core::scheduler::{Actor, Command, CommandResult, Effect, HandBack, Input, Scheduler, TakeOver};
 
-const WORKFLOW: &str = "
-issues: { pull: { command: ./list } }
-agents: { coder: { runtime: codex, model: m } }
-issue:
-  terminal_states: [done]
-  stages: { plan: { when: { state: todo }, agent: coder, prompt: Do it., retry: { initial_backoff: 0s } } }
-";
-
-fn workflow() -> Arc<Workflow> {
-    let loaded = vik_workflow_reader::load(WORKFLOW);
-    Arc::new(
-        loaded
-            .workflow
-            .unwrap_or_else(|| panic!("{:?}", loaded.diagnostics)),
-    )
-}
-
-fn now() -> Now {
-    Now {
-        wall: jiff::Timestamp::UNIX_EPOCH,
-        mono: Mono::default(),
-    }
-}
-
-fn id() -> IssueId {
-    "7".into()
-}
+const STAGE: &str = "retry: { initial_backoff: 0s }";
 
 struct World {
     scheduler: Scheduler,
@@ -56,20 +26,13 @@ struct World {
 impl World {
     fn new() -> Self {
         Self {
-            scheduler: Scheduler::new(workflow(), Filter::default(), [0; 6]),
+            scheduler: scheduler(STAGE),
             asked: 0,
         }
     }
 
     fn pull(&mut self, state: &str) -> Option<Start> {
-        let text = format!(r#"{{"id": "7", "title": "t", "state": "{state}"}}"#);
-        let issue = Issue::parse(&text).unwrap();
-        self.scheduler.handle(now(), Input::PullStarted);
-        let effects = self.scheduler.handle(now(), Input::pulled_new(vec![issue]));
-        effects.into_iter().find_map(|effect| match effect {
-            Effect::Start(start) => Some(*start),
-            _ => None,
-        })
+        started(pull(&mut self.scheduler, state))
     }
 
     fn ask(&mut self, command: Command) -> (CommandResult, Vec<(AttemptId, MessageId)>) {
@@ -124,24 +87,7 @@ impl World {
     }
 
     fn end(&mut self, start: &Start, outcome: Outcome) {
-        let report = AttemptResult {
-            ran: true,
-            provider_session_id: Some("conversation".to_owned()),
-            ..AttemptResult::new(outcome)
-        };
-        self.end_with(start, report);
-    }
-
-    fn end_with(&mut self, start: &Start, report: AttemptResult) {
-        let (issue, attempt_id) = (id(), start.attempt_id);
-        self.scheduler.handle(
-            now(),
-            Input::Ended {
-                issue,
-                attempt_id,
-                report,
-            },
-        );
+        end(&mut self.scheduler, start, ran(outcome));
     }
 
     fn waiting(&self) -> Vec<(MessageId, Option<AttemptId>)> {
@@ -218,12 +164,7 @@ fn restored_attempt_gets_only_what_its_prompt_does_not_contain() {
     world.pull("todo").unwrap();
     let (later, _) = world.sent("b");
     let machine = world.scheduler.machine(&id()).unwrap();
-    let text = serde_json::to_string(machine).unwrap();
-    let stored = Stored {
-        machines: vec![serde_json::from_str(&text).unwrap()],
-        ..Default::default()
-    };
-    let (mut restored, starts) = Scheduler::restore(workflow(), Filter::default(), [1; 6], stored, now());
+    let (mut restored, starts) = restored(STAGE, machine, now());
     assert_eq!(starts[0].messages, [in_prompt]);
     let effects = restored.handle(now(), Input::Tick);
     let delivered: Vec<_> = effects
@@ -356,7 +297,7 @@ fn note_of_a_person_waits_until_a_model_has_answered() {
     };
     let start = world.pull("todo").unwrap();
     assert!(start.handed_back.is_some());
-    world.end_with(&start, unanswered);
+    end(&mut world.scheduler, &start, unanswered);
     let start = world.pull("todo").unwrap();
     assert!(start.handed_back.is_some(), "no model has read it");
     world.end(&start, Outcome::Succeeded);

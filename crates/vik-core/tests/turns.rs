@@ -2,69 +2,35 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-use std::sync::Arc;
+mod common;
 
+use common::{at, end, id, now, pull, pulled, ran, scheduler, started};
 use proptest::prelude::*;
 use vik_core::attempt::{AttemptResult, Start};
-use vik_core::issue::Issue;
 use vik_core::outcome::{FailureClass, Outcome};
-use vik_core::scheduler::{Actor, Command, Effect, Filter, Input, Scheduler};
+use vik_core::scheduler::{Actor, Command, Effect, Input, Scheduler};
 use vik_core::time::{Mono, Now};
 use vik_core::turn::EndedTurn;
-
-fn now() -> Now {
-    Now {
-        wall: jiff::Timestamp::UNIX_EPOCH,
-        mono: Mono::default(),
-    }
-}
 
 struct World(Scheduler);
 
 impl World {
     /// Creates a world whose stage has these settings.
     fn new(settings: &str) -> Self {
-        let stage = format!(
-            "{{ when: {{ state: todo }}, agent: coder, prompt: Do it., retry: {{ max_attempts: 2, initial_backoff: 0s }}{settings} }}"
-        );
-        let text = format!(
-            "issues: {{ pull: {{ command: ./list }} }}\nagents: {{ coder: {{ runtime: codex, model: m }} }}\n\
-             issue: {{ terminal_states: [done], stages: {{ plan: {stage} }} }}\n"
-        );
-        let loaded = vik_workflow_reader::load(&text);
-        let workflow = loaded
-            .workflow
-            .unwrap_or_else(|| panic!("{:?}", loaded.diagnostics));
-        Self(Scheduler::new(Arc::new(workflow), Filter::default(), [0; 6]))
+        let retry = "retry: { max_attempts: 2, initial_backoff: 0s }";
+        Self(scheduler(&format!("{retry}{settings}")))
     }
 
     fn pull(&mut self, state: &str) -> Option<Start> {
-        let text = format!(r#"{{"id": "7", "title": "t", "state": "{state}"}}"#);
-        let issue = Issue::parse(&text).unwrap();
-        self.0.handle(now(), Input::PullStarted);
-        let effects = self.0.handle(now(), Input::pulled_new(vec![issue]));
-        effects.into_iter().find_map(|effect| match effect {
-            Effect::Start(start) => Some(*start),
-            _ => None,
-        })
+        started(pull(&mut self.0, state))
     }
 
     fn end(&mut self, start: &Start, outcome: Outcome, failure_class: Option<FailureClass>) {
         let report = AttemptResult {
-            ran: true,
             failure_class,
-            provider_session_id: Some("conversation".to_owned()),
-            ..AttemptResult::new(outcome)
+            ..ran(outcome)
         };
-        let (issue, attempt_id) = ("7".into(), start.attempt_id);
-        self.0.handle(
-            now(),
-            Input::Ended {
-                issue,
-                attempt_id,
-                report,
-            },
-        );
+        end(&mut self.0, start, report);
     }
 
     fn succeed(&mut self, start: &Start) {
@@ -72,7 +38,7 @@ impl World {
     }
 
     fn life_attempts(&self) -> u32 {
-        self.0.machine(&"7".into()).unwrap().life().attempts
+        self.0.machine(&id()).unwrap().life().attempts
     }
 }
 
@@ -134,7 +100,7 @@ fn stage_without_turns_starts_a_new_conversation() {
 /// Reports the end of a turn of a running attempt.
 fn ended(start: &Start, turn: u32, is_verified: bool) -> Input {
     Input::TurnEnded {
-        issue: "7".into(),
+        issue: id(),
         attempt_id: start.attempt_id,
         ended: EndedTurn { turn, is_verified },
     }
@@ -162,14 +128,11 @@ impl World {
     }
 
     fn pull_while_running(&mut self, state: &str) -> Vec<Decided> {
-        let text = format!(r#"{{"id": "7", "title": "t", "state": "{state}"}}"#);
-        let issue = Issue::parse(&text).unwrap();
-        self.0.handle(now(), Input::PullStarted);
-        self.send(Input::pulled_new(vec![issue]))
+        decided(pull(&mut self.0, state))
     }
 
     fn run(&self) -> &vik_core::machine::Run {
-        let machine = self.0.machine(&"7".into()).unwrap();
+        let machine = self.0.machine(&id()).unwrap();
         machine.run(&"plan".into()).unwrap()
     }
 }
@@ -182,8 +145,7 @@ fn turns_in_one_process_are_granted_after_a_pull_and_use_up_one_attempt() {
         // A pull that was running when the turn ended shows nothing of it.
         world.0.handle(now(), Input::PullStarted);
         assert_eq!(world.send(ended(&start, turn, turn == 2)), []);
-        let issue = Issue::parse(r#"{"id": "7", "title": "t", "state": "todo"}"#).unwrap();
-        assert_eq!(world.send(Input::pulled_new(vec![issue])), []);
+        assert_eq!(world.send(pulled("todo")), []);
         assert_eq!(world.pull_while_running("todo"), [Decided::Grant(turn + 1)]);
         assert_eq!((world.run().turns, world.life_attempts()), (turn, 1));
         assert!(world.0.take_changes().machines.iter().any(|machine| {
@@ -249,7 +211,7 @@ fn issue_that_left_the_state_ends_the_conversation() {
 fn held_issue_gets_no_turn_in_the_process_and_its_next_attempt_does() {
     let hold = |world: &mut World, start: &Start| {
         world.send(ended(start, 1, true));
-        let pause = Command::Pause(Some("7".into()));
+        let pause = Command::Pause(Some(id()));
         world.send(Input::Command(1, pause, Actor::default()))
     };
     let mut world = World::new(", turns: { max: 3 }");
@@ -257,7 +219,7 @@ fn held_issue_gets_no_turn_in_the_process_and_its_next_attempt_does() {
     assert_eq!(hold(&mut world, &start), [Decided::Refuse(1)]);
     world.succeed(&start);
     assert!(world.pull("todo").is_none());
-    let resume = Command::Resume(Some("7".into()));
+    let resume = Command::Resume(Some(id()));
     world.0.handle(now(), Input::Command(2, resume, Actor::default()));
     let active = world.run().active().unwrap().clone();
     assert_eq!((active.turn, active.resume.is_some()), (2, true));
@@ -288,19 +250,9 @@ fn grant_that_was_not_used_leaves_its_turn_to_the_next_attempt() {
     assert_eq!(world.pull_while_running("todo"), [Decided::Grant(2)]);
     let report = AttemptResult {
         turn: 1,
-        ran: true,
-        provider_session_id: Some("conversation".to_owned()),
-        ..AttemptResult::new(Outcome::Succeeded)
+        ..ran(Outcome::Succeeded)
     };
-    let (issue, attempt_id) = ("7".into(), start.attempt_id);
-    world.0.handle(
-        now(),
-        Input::Ended {
-            issue,
-            attempt_id,
-            report,
-        },
-    );
+    end(&mut world.0, &start, report);
     assert_eq!((world.run().turns, world.life_attempts()), (1, 1));
     assert_eq!(world.pull("todo").unwrap().turn, 2);
 }
@@ -338,12 +290,7 @@ fn issue_that_a_turn_has_moved_does_not_cancel_the_attempt_that_exits() {
         let mut world = World::new(", turns: { max: 3 }, on_state_change: cancel");
         let start = world.pull("todo").unwrap();
         world.send(ended(&start, 1, true));
-        let seen = |world: &mut World| {
-            let text = format!(r#"{{"id": "7", "title": "t", "state": "{state}"}}"#);
-            let issue = Issue::parse(&text).unwrap();
-            world.0.handle(now(), Input::PullStarted);
-            world.0.handle(now(), Input::pulled_new(vec![issue]))
-        };
+        let seen = |world: &mut World| pull(&mut world.0, state);
         let is_stop = |effect: &Effect| matches!(effect, Effect::Stop { .. });
         let effects = seen(&mut world);
         assert!(!effects.iter().any(is_stop), "{effects:?}");
@@ -351,7 +298,7 @@ fn issue_that_a_turn_has_moved_does_not_cancel_the_attempt_that_exits() {
         assert!(!seen(&mut world).iter().any(is_stop));
         // An agent that does not exit is stopped.
         let later = Now {
-            mono: Mono(std::time::Duration::from_secs(3600)),
+            mono: at(3600).mono,
             ..now()
         };
         world.0.handle(later, Input::Tick);
@@ -360,7 +307,7 @@ fn issue_that_a_turn_has_moved_does_not_cancel_the_attempt_that_exits() {
             _ => seen(&mut world),
         };
         let is_stopping = effects.iter().any(is_stop) || {
-            let machine = world.0.machine(&"7".into()).unwrap();
+            let machine = world.0.machine(&id()).unwrap();
             machine
                 .active(start.attempt_id)
                 .is_some_and(|(_, _, stopping)| stopping.is_some())
@@ -421,8 +368,8 @@ proptest! {
                 Act::Pause(pauses) => {
                     is_paused = pauses;
                     let command = match pauses {
-                        true => Command::Pause(Some("7".into())),
-                        false => Command::Resume(Some("7".into())),
+                        true => Command::Pause(Some(id())),
+                        false => Command::Resume(Some(id())),
                     };
                     let decisions = world.send(Input::Command(1, command, Actor::default()));
                     prop_assert!(!decisions.iter().any(|one| matches!(one, Decided::Grant(_))));
@@ -430,7 +377,7 @@ proptest! {
                 }
                 Act::End => {
                     world.succeed(&start);
-                    world.send(Input::Command(2, Command::Resume(Some("7".into())), Actor::default()));
+                    world.send(Input::Command(2, Command::Resume(Some(id())), Actor::default()));
                     is_paused = false;
                     let Some(next) = world.pull("todo") else { break };
                     conversations += u32::from(next.turn == 1);
