@@ -9,8 +9,7 @@ use serde_json::Value;
 use super::error::TemplateError;
 use crate::plan;
 
-/// The names in prompts, `before_run` and `verify`.
-pub const NAMES: &[&str] = &[
+const IN_ATTEMPT: [&str; 9] = [
     "issue",
     "workflow_path",
     "workflow_dir",
@@ -22,19 +21,19 @@ pub const NAMES: &[&str] = &[
     "outputs",
 ];
 
+const fn in_attempt_and(name: &'static str) -> [&'static str; 10] {
+    let [a, b, c, d, e, f, g, h, i] = IN_ATTEMPT;
+    [a, b, c, d, e, f, g, h, i, name]
+}
+
+/// The names in prompts, `before_run` and `verify`.
+pub const NAMES: &[&str] = &IN_ATTEMPT;
+
 /// The names in the commands of outputs.
-pub const OUTPUT_NAMES: &[&str] = &[
-    "issue",
-    "workflow_path",
-    "workflow_dir",
-    "workspace_root",
-    "env",
-    "attempt",
-    "approval",
-    "intent",
-    "outputs",
-    "output",
-];
+pub const OUTPUT_NAMES: &[&str] = &in_attempt_and("output");
+
+/// The names in `after_run`.
+pub const AFTER_RUN_NAMES: &[&str] = &in_attempt_and("session");
 
 /// The names in `after_create`, which runs before there is an attempt.
 pub const AFTER_CREATE_NAMES: &[&str] = &["issue", "workflow_path", "workflow_dir", "workspace_root", "env"];
@@ -42,39 +41,16 @@ pub const AFTER_CREATE_NAMES: &[&str] = &["issue", "workflow_path", "workflow_di
 /// The names in `issues.show.command`: nothing else is known of an issue that is in no pull.
 pub const SHOW_NAMES: &[&str] = &["issue.id"];
 
-/// The names in `after_run`.
-pub const AFTER_RUN_NAMES: &[&str] = &[
-    "issue",
-    "workflow_path",
-    "workflow_dir",
-    "workspace_root",
-    "env",
-    "attempt",
-    "approval",
-    "intent",
-    "outputs",
-    "session",
-];
-
 /// The names of the engine itself.
 const BUILT_IN: &[&str] = &["range", "dict", "debug", "namespace", "loop", "self"];
 
 /// Returns an error for each name in `source` that is neither in `names`, nor built in, nor set by
 /// the template. If `names` has a path such as `issue.id`, only that path is known.
 pub(super) fn undeclared(source: &str, names: &[&str]) -> Vec<TemplateError> {
-    let mut environment = Environment::new();
-    environment.set_syntax(plan::syntax());
-    let Ok(template) = environment.template_from_str(source) else {
-        return Vec::new();
-    };
     let has_paths = names.iter().any(|name| name.contains('.'));
-    let unknown: HashSet<String> = template
-        .undeclared_variables(has_paths)
+    let mut errors: Vec<TemplateError> = variables(source, has_paths)
         .into_iter()
         .filter(|name| !names.contains(&name.as_str()) && !BUILT_IN.contains(&name.as_str()))
-        .collect();
-    let mut errors: Vec<TemplateError> = unknown
-        .into_iter()
         .map(|name| TemplateError::Undefined {
             line: line_of(source, &name),
             suggestion: closest(&name, names.iter().copied()),
@@ -88,11 +64,17 @@ pub(super) fn undeclared(source: &str, names: &[&str]) -> Vec<TemplateError> {
 
 /// Returns whether a template uses a name that it does not set itself.
 pub(super) fn uses(source: &str, name: &str) -> bool {
+    variables(source, false).contains(name)
+}
+
+/// Returns the names, or the paths, that a template reads and does not set; none of an invalid one.
+fn variables(source: &str, paths: bool) -> HashSet<String> {
     let mut environment = Environment::new();
     environment.set_syntax(plan::syntax());
-    environment
-        .template_from_str(source)
-        .is_ok_and(|template| template.undeclared_variables(false).contains(name))
+    let template = environment.template_from_str(source);
+    template
+        .map(|template| template.undeclared_variables(paths))
+        .unwrap_or_default()
 }
 
 /// Returns the line of the first use of a name or of a dotted path.

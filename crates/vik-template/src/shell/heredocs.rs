@@ -16,11 +16,7 @@ impl Reader<'_> {
             let Some(c) = self.peek() else { break };
             match (quote, c) {
                 (Some(open), c) if c == open => quote = None,
-                (Some('"'), '\\' | '$' | '`') | (None, '$' | '`') => {
-                    self.mark_unclear("a here-document whose end mark is not a plain word");
-                    end.push(c);
-                }
-                (Some(_), '\n') => {
+                (Some('"'), '\\' | '$' | '`') | (None, '$' | '`') | (Some(_), '\n') => {
                     self.mark_unclear("a here-document whose end mark is not a plain word");
                     end.push(c);
                 }
