@@ -1,7 +1,8 @@
 //! Amounts: money, tokens, memory, and limits on them.
 
+use std::marker::PhantomData;
+
 use schemars::{Schema, SchemaGenerator, json_schema};
-use serde::{Serialize, Serializer};
 use vik_core::money::MicroUsd;
 use vik_yaml::{Diagnostic, Node, Value};
 
@@ -14,21 +15,18 @@ const MAX_USD: u32 = 1_000_000;
 const MAX_TOKENS: u64 = 1_000_000_000_000;
 
 /// A number of tokens, possibly zero.
-pub(crate) type Tokens = Whole<0, MAX_TOKENS>;
+pub(crate) type Tokens = Whole<u64, 0, MAX_TOKENS>;
 /// A limit on tokens.
-pub(crate) type TokenLimit = Limit<MAX_TOKENS>;
+pub(crate) type TokenLimit = Limit<u64, MAX_TOKENS>;
 /// A limit on concurrency.
-pub(crate) type SlotLimit = Limit<{ u32::MAX as u64 }>;
+pub(crate) type SlotLimit = Limit<u32, { u32::MAX as u64 }>;
 
 fn number(node: &Node, cx: &mut Cx<'_>) -> Option<f64> {
     let wanted = "a number";
     match cx.scalar(node, wanted)?.value {
         Value::Int(number) => Some(number as f64),
         Value::Float(number) => Some(number),
-        _ => {
-            cx.wrong_type(node, wanted);
-            None
-        }
+        _ => cx.wrong_type(node, wanted),
     }
 }
 
@@ -37,27 +35,28 @@ fn out_of_range(node: &Node, cx: &Cx<'_>, message: impl Into<String>) -> Diagnos
 }
 
 /// Reports a limit of zero: nothing could run, and no limit is written as `null`.
-fn zero(node: &Node, cx: &mut Cx<'_>) {
+fn zero<T>(node: &Node, cx: &mut Cx<'_>) -> Option<T> {
     let diagnostic = out_of_range(node, cx, "a limit cannot be zero");
-    cx.sink
-        .push(diagnostic.hint("write `null` for no limit, or use `vik pause` to stop all work"));
+    cx.refuse(diagnostic.hint("write `null` for no limit, or use `vik pause` to stop all work"))
 }
 
 /// A price: finite and not negative.
-#[derive(Clone, Copy, Debug, Serialize)]
-#[serde(transparent)]
-pub(crate) struct Amount(pub(crate) f64);
+pub(crate) struct Amount;
 
 impl Decode for Amount {
-    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+    type Value = f64;
+
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<f64> {
         let number = number(node, cx)?;
         if !number.is_finite() || number < 0.0 {
-            let diagnostic = out_of_range(node, cx, "expected a finite number that is not negative");
-            cx.sink.push(diagnostic);
-            return None;
+            return cx.refuse(out_of_range(
+                node,
+                cx,
+                "expected a finite number that is not negative",
+            ));
         }
         // A negative zero becomes zero.
-        Some(Self(number.abs()))
+        Some(number.abs())
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
@@ -66,18 +65,13 @@ impl Decode for Amount {
 }
 
 /// An amount of money in dollars.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Usd(pub(crate) MicroUsd);
-
-impl Serialize for Usd {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_f64(self.0.usd())
-    }
-}
+pub(crate) struct Usd;
 
 impl Decode for Usd {
-    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
-        let usd = Amount::decode(node, cx)?.0;
+    type Value = MicroUsd;
+
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<MicroUsd> {
+        let usd = Amount::decode(node, cx)?;
         let micros = (usd * 1e6).round();
         let wrong = if usd > f64::from(MAX_USD) {
             Some(format!("expected at most {MAX_USD} (USD)"))
@@ -87,31 +81,33 @@ impl Decode for Usd {
             None
         };
         if let Some(message) = wrong {
-            let diagnostic = out_of_range(node, cx, message);
-            cx.sink.push(diagnostic);
-            return None;
+            return cx.refuse(out_of_range(node, cx, message));
         }
         // Within bounds, so the cast is exact.
-        Some(Self(MicroUsd(micros as u64)))
+        Some(MicroUsd(micros as u64))
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "type": "number", "minimum": 0, "maximum": MAX_USD })
     }
+
+    fn as_written(default: &MicroUsd) -> Option<serde_json::Value> {
+        Some(default.usd().into())
+    }
 }
 
 /// A limit on money.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct UsdLimit(pub(crate) MicroUsd);
+pub(crate) struct UsdLimit;
 
 impl Decode for UsdLimit {
-    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
-        let Usd(usd) = Usd::decode(node, cx)?;
+    type Value = MicroUsd;
+
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<MicroUsd> {
+        let usd = Usd::decode(node, cx)?;
         if usd == MicroUsd(0) {
-            zero(node, cx);
-            return None;
+            return zero(node, cx);
         }
-        Some(Self(usd))
+        Some(usd)
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
@@ -120,69 +116,65 @@ impl Decode for UsdLimit {
 }
 
 /// A limit in whole numbers.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limit<const MAX: u64>(pub(crate) u64);
+pub(crate) struct Limit<T, const MAX: u64>(PhantomData<T>);
 
-impl SlotLimit {
-    pub(crate) fn get(self) -> u32 {
-        u32::try_from(self.0).unwrap_or(u32::MAX)
-    }
-}
+impl<T: TryFrom<u64>, const MAX: u64> Decode for Limit<T, MAX> {
+    type Value = T;
 
-impl<const MAX: u64> Decode for Limit<MAX> {
-    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
-        let Whole(number) = Whole::<0, MAX>::decode(node, cx)?;
-        if number == 0 {
-            zero(node, cx);
-            return None;
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<T> {
+        match Whole::<u64, 0, MAX>::decode(node, cx)? {
+            0 => zero(node, cx),
+            number => T::try_from(number).ok(),
         }
-        Some(Self(number))
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
-        Whole::<1, MAX>::schema(generator)
+        Whole::<T, 1, MAX>::schema(generator)
     }
 }
 
 /// The number of attempts for one issue: never unlimited.
-#[derive(Clone, Copy, Debug, Serialize)]
-#[serde(transparent)]
-pub(crate) struct Attempts(pub(crate) u32);
+pub(crate) struct Attempts;
 
 impl Attempts {
     const MAX: u32 = 100_000;
 }
 
 impl Decode for Attempts {
-    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
-        let Whole(number) = Whole::<0, { Self::MAX as u64 }>::decode(node, cx)?;
+    type Value = u32;
+
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<u32> {
+        let number = Whole::<u32, 0, { Self::MAX as u64 }>::decode(node, cx)?;
         if number == 0 {
-            let diagnostic = out_of_range(node, cx, "a limit cannot be zero");
-            cx.sink
-                .push(diagnostic.hint("use `vik pause` to stop all work; the default is 15"));
-            return None;
+            return cx.refuse(
+                out_of_range(node, cx, "a limit cannot be zero")
+                    .hint("use `vik pause` to stop all work; the default is 15"),
+            );
         }
-        u32::try_from(number).map_or(None, |number| Some(Self(number)))
+        Some(number)
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
-        Whole::<1, { Self::MAX as u64 }>::schema(generator)
+        Whole::<u32, 1, { Self::MAX as u64 }>::schema(generator)
     }
 }
 
 /// A percentage above zero.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Percent(pub(crate) f64);
+pub(crate) struct Percent;
 
 impl Decode for Percent {
-    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+    type Value = f64;
+
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<f64> {
         let number = number(node, cx)?;
         if number > 0.0 && number <= 100.0 {
-            return Some(Self(number));
+            return Some(number);
         }
-        let diagnostic = out_of_range(node, cx, "expected a percentage above 0 and at most 100");
-        cx.sink.push(diagnostic);
-        None
+        cx.refuse(out_of_range(
+            node,
+            cx,
+            "expected a percentage above 0 and at most 100",
+        ))
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
@@ -191,8 +183,7 @@ impl Decode for Percent {
 }
 
 /// A number of bytes above zero: `512MiB`, `2GiB`, or bytes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Memory(pub(crate) u64);
+pub(crate) struct Memory;
 
 const MEMORY_UNITS: &[(&str, u64)] = &[
     ("B", 1),
@@ -218,7 +209,9 @@ fn memory(text: &str) -> Option<u64> {
 }
 
 impl Decode for Memory {
-    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+    type Value = u64;
+
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<u64> {
         let scalar = cx.scalar(node, "an amount of bytes")?;
         let bytes = match scalar.value {
             Value::Int(number) => u64::try_from(number).ok().filter(|bytes| *bytes <= 1 << 50),
@@ -226,16 +219,15 @@ impl Decode for Memory {
         };
         match bytes {
             Some(0) => zero(node, cx),
-            Some(bytes) => return Some(Self(bytes)),
+            Some(bytes) => Some(bytes),
             None => {
                 let message = format!("invalid amount of bytes {}", quoted(&scalar.text));
-                let diagnostic = cx
-                    .error("bad_size", node, message)
-                    .hint("write `512MiB`, `2GiB`, or a number of bytes");
-                cx.sink.push(diagnostic);
+                cx.refuse(
+                    cx.error("bad_size", node, message)
+                        .hint("write `512MiB`, `2GiB`, or a number of bytes"),
+                )
             }
         }
-        None
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {

@@ -1,35 +1,32 @@
 //! `issue.stages.S.approve`: the approvals of a stage.
 
 use schemars::{Schema, SchemaGenerator};
-use serde::Serialize;
 use vik_core::approval::OnTimeout;
 use vik_core::workflow::{ApprovePolicy, CallRule};
 use vik_yaml::{Diagnostic, Kind, Node, join};
 
 use super::check::Check;
 use super::decode::{Cx, Decode};
-use super::intent::{Globs, Texts};
+use super::intent::Globs;
 use super::section::section;
-use super::values::{Positive, list};
+use super::values::{Positive, Texts, list};
 
 section! {
     /// What a person must approve (`vik approve`, `vik deny`). Default: nothing.
-    struct Approve: strict;
+    struct Approve: strict => ApprovePolicy;
     /// Whether an attempt waits for approval before it starts. The approval applies to the text of
     /// the issue: after an edit, a new approval is required.
     "before" before: defaults bool = false;
     /// Whether an attempt waits for approval after its work is verified, before `after_run`.
     "after" after: defaults bool = false;
     /// Rules for the agent's calls. A call that matches any rule waits for approval.
-    "calls" calls: defaults Rules = Rules(Vec::new());
+    "calls" calls: defaults Rules = Vec::new();
     /// How long a request waits.
-    "timeout" timeout: defaults Positive = Positive(ApprovePolicy::default().timeout);
+    "timeout" timeout: defaults Positive = ApprovePolicy::default().timeout;
     /// What happens after `timeout`: `deny` or `approve`.
     "on_timeout" on_timeout: defaults OnTimeout = OnTimeout::Deny;
     instead {
-        "tools" => "did you mean `calls`?",
-        "commands" => "did you mean `calls`?",
-        "rules" => "did you mean `calls`?",
+        "tools" | "commands" | "rules" => "did you mean `calls`?",
         "start" => "did you mean `before`?",
         "default" => "did you mean `on_timeout`?",
     }
@@ -51,19 +48,12 @@ section! {
     }
 }
 
-#[derive(Debug, Serialize)]
-#[serde(transparent)]
-pub(crate) struct Rules(Vec<CallRule>);
-
-impl Rules {
-    /// Returns whether there are no rules.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
+pub(crate) struct Rules;
 
 impl Decode for Rules {
-    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+    type Value = Vec<CallRule>;
+
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Vec<CallRule>> {
         let items = list(
             node,
             cx,
@@ -74,40 +64,33 @@ impl Decode for Rules {
         for item in items {
             let rule = Rule::decode(item, cx)?;
             let rule = CallRule {
-                tool: rule.tool.map(|texts| texts.0).unwrap_or_default(),
-                command: rule.command.map(|texts| texts.0).unwrap_or_default(),
-                path: rule.path.map(|globs| globs.0),
+                tool: rule.tool.unwrap_or_default(),
+                command: rule.command.unwrap_or_default(),
+                path: rule.path,
             };
             // Errors inside of the rule were reported already.
             if matches!(&item.kind, Kind::Map(keys) if keys.is_empty()) {
-                let diagnostic = cx
-                    .error("empty_value", item, "the rule does not name any calls")
-                    .hint("add `tool`, `command` or `path`; `tool: [\"*\"]` matches every call");
-                cx.sink.push(diagnostic);
+                cx.sink.push(
+                    cx.error("empty_value", item, "the rule does not name any calls")
+                        .hint("add `tool`, `command` or `path`; `tool: [\"*\"]` matches every call"),
+                );
                 continue;
             }
             rules.push(rule);
         }
-        Some(Self(rules))
+        Some(rules)
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
-        let rule = <Rule as Decode>::schema(generator);
+        let rule = Rule::schema(generator);
         schemars::json_schema!({ "type": "array", "items": rule })
     }
 }
 
 impl Check<'_> {
     /// `approve` of a stage
-    pub(super) fn approve(&mut self, stage: &str, approve: Option<Approve>) -> Option<ApprovePolicy> {
-        let approve = approve?;
-        let policy = ApprovePolicy {
-            before: approve.before,
-            after: approve.after,
-            calls: approve.calls.0,
-            timeout: approve.timeout.0,
-            on_timeout: approve.on_timeout,
-        };
+    pub(super) fn approve(&mut self, stage: &str, policy: Option<ApprovePolicy>) -> Option<ApprovePolicy> {
+        let policy = policy?;
         let at = join(stage, "approve");
         if !policy.before && !policy.after && self.places.is_absent(&join(&at, "calls")) {
             let message = "`approve` has no gate";

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use schemars::{Schema, SchemaGenerator, json_schema};
-use serde::Serialize;
 use vik_core::workflow::ArgValue;
 use vik_yaml::{Diagnostic, Kind, Node, Style, Value};
 
@@ -12,37 +11,24 @@ use super::text::quoted;
 use super::values::{no_nul, written};
 
 /// `agents.N.args`: flags in file order, without their dashes.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Args(pub(crate) Vec<(String, ArgValue)>);
-
-impl Serialize for Args {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
-    }
-}
+pub(crate) struct Args;
 
 impl Args {
     fn value(node: &Node, cx: &mut Cx<'_>) -> Option<ArgValue> {
         match &node.kind {
-            Kind::Map(_) => {
-                let diagnostic = cx
-                    .error("bad_arg", node, "the value of a flag cannot be a map")
-                    .hint("write a string, a number, a boolean, or a list of these");
-                cx.sink.push(diagnostic);
-                None
-            }
+            Kind::Map(_) => cx.refuse(
+                cx.error("bad_arg", node, "the value of a flag cannot be a map")
+                    .hint("write a string, a number, a boolean, or a list of these"),
+            ),
             Kind::List(items) => {
                 let items: Vec<_> = items.iter().map(|item| written(item, cx, "bad_arg")).collect();
                 items.into_iter().collect::<Option<Vec<_>>>().map(ArgValue::List)
             }
             Kind::Scalar(scalar) => match scalar.value {
-                Value::Null => {
-                    let diagnostic = cx
-                        .error("bad_arg", node, "the flag has no value")
-                        .hint("write `true` for a flag without a value, or `\"\"` for an empty string");
-                    cx.sink.push(diagnostic);
-                    None
-                }
+                Value::Null => cx.refuse(
+                    cx.error("bad_arg", node, "the flag has no value")
+                        .hint("write `true` for a flag without a value, or `\"\"` for an empty string"),
+                ),
                 Value::Bool(switch) => Some(ArgValue::Switch(switch)),
                 _ => {
                     let text = scalar.text.as_str();
@@ -74,17 +60,18 @@ fn is_boolean_of_yaml_1_1(text: &str) -> bool {
 }
 
 impl Decode for Args {
-    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+    type Value = Vec<(String, ArgValue)>;
+
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Vec<(String, ArgValue)>> {
         let Kind::Map(entries) = &node.kind else {
-            let diagnostic = cx
-                .error(
+            return cx.refuse(
+                cx.error(
                     "wrong_type",
                     node,
                     format!("expected a map of flags, found {}", describe(node)),
                 )
-                .hint("write each flag as `name: value`, or as `name: true` if it has no value");
-            cx.sink.push(diagnostic);
-            return None;
+                .hint("write each flag as `name: value`, or as `name: true` if it has no value"),
+            );
         };
         let mut args = Vec::with_capacity(entries.len());
         let mut seen = HashMap::new();
@@ -128,7 +115,7 @@ impl Decode for Args {
                 }
             });
         }
-        Some(Self(args))
+        Some(args)
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
@@ -137,5 +124,12 @@ impl Decode for Args {
             "type": "object",
             "additionalProperties": { "anyOf": [scalar, { "type": "array", "items": scalar }] },
         })
+    }
+
+    fn as_written(default: &Self::Value) -> Option<serde_json::Value> {
+        let args = default
+            .iter()
+            .map(|(name, value)| Some((name.clone(), serde_json::to_value(value).ok()?)));
+        args.collect()
     }
 }

@@ -5,28 +5,28 @@ use std::collections::{HashMap, HashSet};
 use vik_core::workflow::{Permission, Runtime};
 use vik_yaml::{Diagnostic, Spot, join};
 
+use super::agent::Agent;
 use super::check::Check;
 use super::file;
-use super::text::{choices, did_you_mean, quoted};
-use super::values::Text;
+use super::text::{known_names, quoted};
 
-fn agents(file: &file::File) -> impl Iterator<Item = &(String, file::Agent)> {
-    file.agents.iter().flat_map(|agents| &agents.0)
+fn agents(file: &file::File) -> impl Iterator<Item = &(String, Agent)> {
+    file.agents.iter().flatten()
 }
 
 fn stages(file: &file::File) -> impl Iterator<Item = &(String, file::Stage)> {
-    file.issue.stages.iter().flat_map(|stages| &stages.0)
+    file.issue.stages.iter().flatten()
 }
 
 /// Profiles by name, because a file may contain thousands of stages.
-type Agents<'f> = HashMap<&'f str, &'f file::Agent>;
+type Agents<'f> = HashMap<&'f str, &'f Agent>;
 
-fn agent_of<'f>(agents: &Agents<'f>, stage: &file::Stage) -> Option<&'f file::Agent> {
-    agents.get(stage.agent.as_ref()?.0.as_str()).copied()
+fn agent_of<'f>(agents: &Agents<'f>, stage: &file::Stage) -> Option<&'f Agent> {
+    agents.get(stage.agent.as_deref()?).copied()
 }
 
 fn states_of(stage: &file::Stage) -> impl Iterator<Item = &str> {
-    let states = stage.when.state.iter().flat_map(|states| &states.0);
+    let states = stage.when.state.iter().flatten();
     states.map(String::as_str)
 }
 
@@ -41,12 +41,12 @@ impl Check<'_> {
         self.resumable(file, &agents);
         self.parallel_writers(file, &agents);
         self.askable(file, &agents);
-        if file.issues.show.command.is_none() && !self.places.is_absent("issues.show.timeout") {
-            self.report_at_key(Diagnostic::warning(
-                "unused_key",
-                "issues.show.timeout",
+        if file.issues.show.command.is_none() {
+            self.unused(
+                "issues.show.timeout".to_owned(),
                 "`timeout` has no effect without a `command`",
-            ));
+                None,
+            );
         }
     }
 
@@ -72,18 +72,13 @@ impl Check<'_> {
 
     /// Checks that stages name existing agents, and that each agent is used.
     fn references(&mut self, file: &file::File) {
-        let names: Vec<&str> = file
-            .agents
-            .iter()
-            .flat_map(|agents| &agents.0)
-            .map(|(name, _)| name.as_str())
-            .collect();
+        let names: Vec<&str> = agents(file).map(|(name, _)| name.as_str()).collect();
         let known: HashSet<&str> = names.iter().copied().collect();
         let mut used = HashSet::new();
         // A stage with an unreadable agent may mean any agent.
         let mut is_sure = file.issue.stages.is_some();
-        for (stage, settings) in file.issue.stages.iter().flat_map(|stages| &stages.0) {
-            let Some(Text(agent)) = &settings.agent else {
+        for (stage, settings) in stages(file) {
+            let Some(agent) = &settings.agent else {
                 is_sure = false;
                 continue;
             };
@@ -91,10 +86,7 @@ impl Check<'_> {
                 used.insert(agent.as_str());
             } else if file.agents.is_some() {
                 is_sure = false;
-                let hint = did_you_mean(agent, names.iter().copied()).or_else(|| {
-                    (!names.is_empty())
-                        .then(|| format!("available: {}", choices(names.iter().copied().take(10))))
-                });
+                let hint = known_names(agent, &names);
                 self.report(
                     Diagnostic::error(
                         "unknown_agent",
@@ -119,7 +111,7 @@ impl Check<'_> {
 
     /// Checks that no stage takes the issues of a terminal state.
     fn terminal_stages(&mut self, file: &file::File) {
-        let states = file.issue.terminal_states.0.iter().enumerate();
+        let states = file.issue.terminal_states.iter().enumerate();
         let terminal: HashMap<&str, usize> = states.map(|(index, state)| (state.as_str(), index)).collect();
         for (name, stage) in stages(file) {
             let Some((state, index)) = states_of(stage).find_map(|state| Some((state, terminal.get(state)?)))
@@ -174,7 +166,7 @@ impl Check<'_> {
         let mut earlier: HashMap<&str, Vec<(&str, &file::Stage)>> = HashMap::new();
         for (name, stage) in stages(file).filter(|(_, stage)| states_of(stage).count() == 1) {
             let is_meant = |first: &file::Stage| {
-                let (own, other) = (&stage.when.labels.0, &first.when.labels.0);
+                let (own, other) = (&stage.when.labels, &first.when.labels);
                 let is_part = |part: &[String], of: &[String]| part.iter().all(|label| of.contains(label));
                 first.parallel || stage.parallel || (!is_part(own, other) && !is_part(other, own))
             };
@@ -199,10 +191,10 @@ impl Check<'_> {
 
     /// Checks that a limit on money has figures in money.
     fn prices(&mut self, file: &file::File) {
-        let is_everywhere = file.limits.usd_per_day.is_some() || file.issue.limits.usd.is_some();
+        let is_everywhere = file.limits.usd.is_some() || file.issue.limits.usd.is_some();
         let limited: HashSet<&str> = stages(file)
             .filter(|(_, stage)| is_everywhere || stage.limits.usd.is_some())
-            .filter_map(|(_, stage)| Some(stage.agent.as_ref()?.0.as_str()))
+            .filter_map(|(_, stage)| Some(stage.agent.as_deref()?))
             .collect();
         for (name, agent) in agents(file) {
             let has_cost = agent.price.is_some() || agent.runtime.is_none_or(Runtime::reports_cost);
@@ -235,14 +227,9 @@ impl Check<'_> {
             };
             let has_no_sessions = runtime.is_some_and(|runtime| !runtime.can_resume());
             if has_no_sessions && stage.resume && !self.places.is_absent(&at("resume")) {
-                self.report_at_key(
-                    Diagnostic::warning(
-                        "unused_key",
-                        at("resume"),
-                        format!("`resume` has no effect {}", without(runtime)),
-                    )
-                    .hint("every attempt starts a new conversation"),
-                );
+                let hint = "every attempt starts a new conversation".to_owned();
+                let message = format!("`resume` has no effect {}", without(runtime));
+                self.unused(at("resume"), message, Some(hint));
             }
             let unused = [
                 ("resume_prompt", stage.resume_prompt.is_some()),
@@ -255,11 +242,7 @@ impl Check<'_> {
                     } else {
                         "if `resume` is false".to_owned()
                     };
-                    self.report_at_key(Diagnostic::warning(
-                        "unused_key",
-                        at(key),
-                        format!("`{key}` has no effect {why}"),
-                    ));
+                    self.unused(at(key), format!("`{key}` has no effect {why}"), None);
                 }
             }
         }

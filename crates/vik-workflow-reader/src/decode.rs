@@ -4,17 +4,29 @@
 //! [`section!`] generates struct, reader and schema from one list of keys, so that editor and
 //! reader cannot diverge. A reader never stops at an error: it reports the error and continues.
 
+use std::marker::PhantomData;
+
 use schemars::{Schema, SchemaGenerator};
+use serde::Serialize;
 use vik_yaml::{Diagnostic, Entry, Kind, Node, Place, Scalar, Sink, Spot, Style, Value, join};
 
 use super::text::{closest, did_you_mean, quoted};
 
-/// A type of values in the file.
-pub(crate) trait Decode: Sized {
+/// A kind of values in the file, often only the name of a rule for values of another type.
+pub(crate) trait Decode {
+    /// The type in the model.
+    type Value;
     /// Decodes a value; reports an error and returns `None` if it is invalid.
-    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self>;
-    /// Returns the JSON Schema of the type.
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self::Value>;
+    /// Returns the JSON Schema of the kind.
     fn schema(generator: &mut SchemaGenerator) -> Schema;
+    /// Returns a default as the schema shows it: as it is written in a file.
+    fn as_written(default: &Self::Value) -> Option<serde_json::Value>
+    where
+        Self::Value: Serialize,
+    {
+        serde_json::to_value(default).ok()
+    }
 }
 
 /// Sections that protect something: a misspelled name would disable the protection.
@@ -26,7 +38,7 @@ const PROTECTING: &[&str] = &[
 pub(crate) const ISSUES: &str = "issues";
 
 /// A map with fixed keys.
-pub(crate) trait Section: Sized {
+pub(crate) trait Section: Decode {
     /// Whether an unknown key is an error, because it may be a misspelled protection.
     const STRICT: bool;
     const KEYS: &'static [&'static str];
@@ -37,9 +49,7 @@ pub(crate) trait Section: Sized {
     /// Returns whether one of its keys is required.
     fn has_required() -> bool;
     /// Reads the section; an absent one is read as empty.
-    fn read(node: Option<&Node>, cx: &mut Cx<'_>) -> Self;
-    /// Returns the JSON Schema of the section.
-    fn schema(generator: &mut SchemaGenerator) -> Schema;
+    fn read(node: Option<&Node>, cx: &mut Cx<'_>) -> Self::Value;
 }
 
 /// The context of a reader: its path, and the sink for findings.
@@ -90,40 +100,33 @@ impl<'s> Cx<'s> {
         Diagnostic::error(code, self.path(), message).place(self.blame(node))
     }
 
-    pub(crate) fn wrong_type(&mut self, node: &Node, wanted: &str) {
-        let diagnostic = self.error(
-            "wrong_type",
-            node,
-            format!("expected {wanted}, found {}", describe(node)),
-        );
+    /// Reports why there is no value.
+    pub(crate) fn refuse<T>(&mut self, diagnostic: Diagnostic) -> Option<T> {
         self.sink.push(diagnostic);
+        None
+    }
+
+    pub(crate) fn wrong_type<T>(&mut self, node: &Node, wanted: &str) -> Option<T> {
+        let message = format!("expected {wanted}, found {}", describe(node));
+        self.refuse(self.error("wrong_type", node, message))
     }
 
     /// Returns the scalar at this node; reports an error if there is none.
     pub(crate) fn scalar<'n>(&mut self, node: &'n Node, wanted: &str) -> Option<&'n Scalar> {
         match &node.kind {
             Kind::Scalar(scalar) => Some(scalar),
-            _ => {
-                self.wrong_type(node, wanted);
-                None
-            }
+            _ => self.wrong_type(node, wanted),
         }
     }
 
     /// Returns the keys of a section, after checking that it is a map and that each key is known.
     pub(crate) fn fields<'n, S: Section>(&mut self, node: Option<&'n Node>) -> Fields<'n> {
-        let entries = match node.map(|node| (node, &node.kind)) {
-            None => {
-                return Fields::none(true);
-            }
-            Some((node, _)) if node.is_null() => {
-                return Fields::none(true);
-            }
-            Some((_, Kind::Map(entries))) => entries.as_slice(),
-            Some((node, _)) => {
-                self.wrong_type(node, "a map of keys and values");
-                return Fields::none(false);
-            }
+        let Some(node) = node.filter(|node| !node.is_null()) else {
+            return Fields::none(true);
+        };
+        let Kind::Map(entries) = &node.kind else {
+            self.wrong_type::<()>(node, "a map of keys and values");
+            return Fields::none(false);
         };
         let is_required = |key: &str| S::is_required(key) || (self.path.is_empty() && key == ISSUES);
         let is_missing = |key: &str| is_required(key) && !entries.iter().any(|entry| entry.key == key);
@@ -176,7 +179,7 @@ impl<'s> Cx<'s> {
         }
     }
 
-    pub(crate) fn required<T: Decode>(&mut self, fields: &Fields<'_>, key: &str) -> Option<T> {
+    pub(crate) fn required<T: Decode>(&mut self, fields: &Fields<'_>, key: &str) -> Option<T::Value> {
         match fields.get(key) {
             Some(entry) if !entry.value.is_null() => {
                 self.under(key, entry.key_place, |cx| T::decode(&entry.value, cx))
@@ -188,20 +191,18 @@ impl<'s> Cx<'s> {
                     None => format!("{} is missing", quoted(&path)),
                 };
                 let place = found.map_or(self.key_place, |entry| entry.key_place);
-                let diagnostic = Diagnostic::error("missing_key", path, message).place(place);
-                self.sink.push(diagnostic);
-                None
+                self.refuse(Diagnostic::error("missing_key", path, message).place(place))
             }
             _ => None,
         }
     }
 
-    pub(crate) fn optional<T: Decode>(&mut self, fields: &Fields<'_>, key: &str) -> Option<T> {
+    pub(crate) fn optional<T: Decode>(&mut self, fields: &Fields<'_>, key: &str) -> Option<T::Value> {
         let entry = fields.get(key).filter(|entry| !entry.value.is_null())?;
         self.under(key, entry.key_place, |cx| T::decode(&entry.value, cx))
     }
 
-    pub(crate) fn section<S: Section>(&mut self, fields: &Fields<'_>, key: &str) -> S {
+    pub(crate) fn section<S: Section>(&mut self, fields: &Fields<'_>, key: &str) -> S::Value {
         match fields.get(key) {
             Some(entry) => self.under(key, entry.key_place, |cx| S::read(Some(&entry.value), cx)),
             // Missing keys of an absent section are reported at the enclosing section, unless that
@@ -262,8 +263,7 @@ pub(crate) fn describe(node: &Node) -> String {
 }
 
 /// A map from user-defined names to values, in file order.
-#[derive(Debug)]
-pub(crate) struct Named<T>(pub(crate) Vec<(String, T)>);
+pub(crate) struct Named<T>(PhantomData<T>);
 
 /// The pattern of names, which become parts of file names.
 pub(crate) const NAME_PATTERN: &str = r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$";
@@ -277,10 +277,11 @@ fn is_name(text: &str) -> bool {
 }
 
 impl<T: Decode> Decode for Named<T> {
-    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+    type Value = Vec<(String, T::Value)>;
+
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self::Value> {
         let Kind::Map(entries) = &node.kind else {
-            cx.wrong_type(node, "a map from names to settings");
-            return None;
+            return cx.wrong_type(node, "a map from names to settings");
         };
         let mut named = Vec::with_capacity(entries.len());
         for entry in entries {
@@ -300,7 +301,7 @@ impl<T: Decode> Decode for Named<T> {
                 }
             });
         }
-        Some(Self(named))
+        Some(named)
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {

@@ -1,27 +1,27 @@
 //! The contents of `workflow.yml`: each key with its type, default and meaning.
 
 use vik_core::duration::Span;
-use vik_core::money::MicroUsd;
+use vik_core::limits::Limit;
 use vik_core::workflow::{
-    AgentProfile, ArgsStyle, Home, LogFormat, OnStateChange, OutputFormat, Permission, RemoveWorkspace,
-    Runtime, SandboxChoice, ScopeConflicts,
+    self, HandOverRetry, KeepTime, LogFormat, OnStateChange, QuestionPolicy, RemoveWorkspace, SandboxChoice,
+    ScopeConflicts,
 };
 
-use super::amounts::{Amount, Attempts, Memory, Percent, SlotLimit, TokenLimit, Tokens, Usd, UsdLimit};
+use super::agent::Agent;
+use super::amounts::{Attempts, Memory, Percent, SlotLimit, TokenLimit, UsdLimit};
 use super::approve::Approve;
-use super::args::Args;
 use super::decode::Named;
 use super::http::Http;
 use super::intent::{Intent, Trust};
 use super::notify::Notify;
 use super::outputs::Outputs;
-use super::retention::{Retention, Unlisted};
+use super::retention::{Retention, UNLISTED_AFTER, Unlisted};
 use super::secrets::Secret;
 use super::section::section;
 use super::tracker::Tracker;
 use super::triggers::file::{Entry, Webhooks};
-use super::values::{CommandLine, Count, Env, EnvNames, PathText, Positive, States, Text, Whole};
-use super::when::{Labels, OneOrMoreStates};
+use super::values::{Count, EnvNames, Labels, PathText, Positive, States, Text, Whole};
+use super::when::OneOrMoreStates;
 
 section! {
     /// The policy of one Vik daemon: which issues it takes, and which agents work on them.
@@ -67,13 +67,9 @@ section! {
     instead {
         "notifications" => "did you mean `notify`?",
         "webhook" => "did you mean `webhooks`?",
-        "api" => "did you mean `http`?",
-        "dashboard" => "did you mean `http`?",
-        "server" => "did you mean `http`?",
-        "cron" => "did you mean `schedule`?",
-        "schedules" => "did you mean `schedule`?",
-        "agent" => "define profiles in `agents`",
-        "profiles" => "define profiles in `agents`",
+        "api" | "dashboard" | "server" => "did you mean `http`?",
+        "cron" | "schedules" => "did you mean `schedule`?",
+        "agent" | "profiles" => "define profiles in `agents`",
         "stages" => "define stages in `issue.stages`",
         "hooks" => "define hooks in `issue.hooks` or `issue.stages.NAME.hooks`",
         "pull" => "use `issues.pull`",
@@ -81,8 +77,7 @@ section! {
         "secret" => "did you mean `secrets`?",
         "env" => "define variables in `agents.NAME.env` and secrets in `secrets`",
         "log" => "use `logging`",
-        "budget" => "did you mean `limits`?",
-        "budgets" => "did you mean `limits`?",
+        "budget" | "budgets" => "did you mean `limits`?",
     }
 }
 
@@ -90,46 +85,41 @@ section! {
     /// Limits of the scheduling loop.
     struct Loop;
     /// The maximum number of issues that are worked on at the same time.
-    "max_issue_concurrency" max_issue_concurrency: defaults Count = Whole(10);
+    "max_issue_concurrency" max_issue_concurrency: defaults Count = 10;
     /// The number of pulls before the daemon exits; null for no limit.
-    "max_iterations" max_iterations: optional Whole<1, { u64::MAX }>;
+    "max_iterations" max_iterations: optional Whole<u64, 1, { u64::MAX }>;
     /// How long an agent continues without a daemon, so that the next daemon can adopt it. Default:
     /// 10m for a detached daemon, 0 for one in the foreground.
     "orphan_grace" orphan_grace: optional Span;
     /// Memory thresholds beyond which no attempt starts. Running attempts continue.
     "pressure" pressure: section Pressure;
     instead {
-        "wait_ms" => "set the wait between two pulls in `issues.pull.idle_sec`",
-        "wait" => "set the wait between two pulls in `issues.pull.idle_sec`",
-        "idle_sec" => "set the wait between two pulls in `issues.pull.idle_sec`",
-        "interval" => "set the wait between two pulls in `issues.pull.idle_sec`",
-        "max_concurrency" => "did you mean `max_issue_concurrency`?",
-        "concurrency" => "did you mean `max_issue_concurrency`?",
+        "wait_ms" | "wait" | "idle_sec" | "interval" => "set the wait between two pulls in `issues.pull.idle_sec`",
+        "max_concurrency" | "concurrency" => "did you mean `max_issue_concurrency`?",
     }
 }
 
 section! {
     /// Memory thresholds beyond which no attempt starts. Running attempts continue.
-    struct Pressure;
+    struct Pressure => workflow::Pressure;
     /// The minimum of available memory, such as `512MiB` or `2GiB`.
     "min_available_memory" min_available_memory: optional Memory;
     /// The maximum memory pressure in percent: the share of the last ten seconds in which some
     /// program waited for memory. Requires Linux with PSI.
     "max_memory_pressure" max_memory_pressure: optional Percent;
     instead {
-        "memory" => "did you mean `min_available_memory`?",
-        "min_memory" => "did you mean `min_available_memory`?",
+        "memory" | "min_memory" => "did you mean `min_available_memory`?",
     }
 }
 
 section! {
     /// The limits of one day (UTC) for all issues together. When one is reached, no attempt starts
     /// until the next day.
-    struct DayLimits: strict;
+    struct DayLimits: strict => Limit;
     /// Money in USD; null for no limit.
-    "usd_per_day" usd_per_day: optional UsdLimit;
+    "usd_per_day" usd: optional UsdLimit;
     /// Input and output tokens together; null for no limit.
-    "tokens_per_day" tokens_per_day: optional TokenLimit;
+    "tokens_per_day" tokens: optional TokenLimit;
     instead {
         "usd" => "did you mean `usd_per_day`? The limits of one issue are set in `issue.limits`",
         "tokens" => "did you mean `tokens_per_day`? The limits of one issue are set in `issue.limits`",
@@ -145,104 +135,8 @@ section! {
     /// exists and this is null: `VIK_HOME`, else `~/.vik`.
     "root" root: optional PathText;
     instead {
-        "path" => "did you mean `root`?",
-        "dir" => "did you mean `root`?",
-        "home" => "did you mean `root`?",
+        "path" | "dir" | "home" => "did you mean `root`?",
     }
-}
-
-section! {
-    /// One agent profile.
-    struct Agent;
-    /// The agent program, which selects the adapter.
-    "runtime" runtime: required Runtime;
-    /// The model. Required except for the runtime `command`.
-    "model" model: optional Text;
-    /// Additional flags for the agent's command line, without dashes; a name of one letter gets one
-    /// dash. `true` passes the flag without a value, `false` omits it; numbers are passed as
-    /// written; for lists see `args_style`.
-    "args" args: defaults Args = Args::default();
-    /// How a list in `args` becomes flags. Default: `repeat` for codex, `join` for the others.
-    "args_style" args_style: optional ArgsStyle;
-    /// What the agent may do without approval; mapped to the flags of each agent.
-    "permission" permission: defaults Permission = Permission::WorkspaceWrite;
-    /// The restrictions that the operating system enforces on the agent and all of its descendants.
-    /// Default: `on`. `off` disables the sandbox.
-    "sandbox" sandbox: optional SandboxChoice;
-    /// The program and its arguments, such as `[my-agent, --flag]`. Required for the runtime
-    /// `command`, which gets the prompt on stdin; for other runtimes it replaces the program name.
-    /// A relative path with a `/`, such as `./agent.sh`, is relative to the folder of this file.
-    "command" command: defaults CommandLine = CommandLine::default();
-    /// The output format of an agent with the runtime `command`.
-    "output" output: defaults OutputFormat = OutputFormat::Text;
-    /// Environment variables for the agent, in addition to the documented allow-list.
-    "env" env: defaults Env = Env::default();
-    /// Names of environment variables of the daemon that are passed to the agent.
-    "env_pass" env_pass: defaults EnvNames = EnvNames::default();
-    /// Names of secrets that are passed to the agent, each in the environment variable of the same
-    /// name.
-    "secrets" secrets: defaults EnvNames = EnvNames::default();
-    /// Whether the agent uses the settings folder of the user (`CODEX_HOME` and similar) or one of
-    /// Vik's.
-    "home" home: defaults Home = Home::User;
-    /// Prices in USD per million tokens, used if the agent reports no cost.
-    "price" price: optional Price;
-    /// For the runtime `vex`: the provider of the model: `anthropic`, `openai`, `openrouter`,
-    /// `ollama`, `local`, `replay`, or one that the settings of vex define.
-    "provider" provider: optional Text;
-    /// The address of the model API, instead of the agent's default. For `vex` with `provider:
-    /// replay`: the folder of the recordings.
-    "base_url" base_url: optional Text;
-    /// The maximum number of attempts of this profile that run at the same time; null for no limit.
-    "max_concurrency" max_concurrency: optional SlotLimit;
-    /// For the runtime `claude_code`: whether it prints its answers in parts while they arrive, so
-    /// that a long answer is no silence, and its speed is shown. `vex`, and Codex while calls need
-    /// approvals, always do; other agents cannot.
-    "stream" stream: defaults bool = false;
-    /// The charge for an attempt that failed or was interrupted after the model's first answer and
-    /// reported no usage. Default for the runtime `command`: nothing.
-    "estimate" estimate: section Estimate;
-    /// Whether people can send messages to the running agent, which changes how it is started.
-    /// Default: only in stages that ask before calls. No effect with the runtime `command`.
-    "steer" steer: optional bool;
-    /// How long Codex may take to respond to a request of Vik for a conversation, a turn or a
-    /// message. If it does not, the attempt fails, and uses up no attempt. Applies while the input of
-    /// Codex stays open (`codex app-server`); the work itself has the timeouts of the stage.
-    "read_timeout" read_timeout: defaults Positive = Positive(AgentProfile::default_read_timeout());
-    instead {
-        "type" => "did you mean `runtime`?",
-        "steering" => "did you mean `steer`?",
-        "steerable" => "did you mean `steer`?",
-        "adapter" => "did you mean `runtime`?",
-        "flags" => "did you mean `args`?",
-        "environment" => "did you mean `env`?",
-        "approval" => "did you mean `permission`?",
-        "permissions" => "did you mean `permission`?",
-        "concurrency" => "did you mean `max_concurrency`?",
-    }
-}
-
-section! {
-    /// Prices in USD per million tokens.
-    struct Price;
-    /// Fresh input tokens.
-    "input" input: defaults Amount = Amount(0.0);
-    /// Input tokens read from the cache.
-    "cached_input" cached_input: defaults Amount = Amount(0.0);
-    /// Input tokens written to the cache.
-    "cache_write" cache_write: defaults Amount = Amount(0.0);
-    /// Output tokens.
-    "output" output: defaults Amount = Amount(0.0);
-}
-
-section! {
-    /// The charge for an attempt that failed or was interrupted after the model's first answer and
-    /// reported no usage. Default for the runtime `command`: nothing.
-    struct Estimate;
-    /// Money in USD.
-    "usd" usd: defaults Usd = Usd(MicroUsd(500_000));
-    /// Input and output tokens together.
-    "tokens" tokens: defaults Tokens = Whole(100_000);
 }
 
 section! {
@@ -272,18 +166,14 @@ section! {
     /// Required without `issues.tracker`.
     "command" command: optional Text;
     /// Names of secrets that are passed to the command.
-    "secrets" secrets: defaults EnvNames = EnvNames::default();
+    "secrets" secrets: defaults EnvNames = Vec::new();
     /// The wait between two pulls: a number of seconds, or a duration. It grows while pulls fail.
-    "idle_sec" idle_sec: defaults Positive = Positive(Span::secs(5));
+    "idle_sec" idle_sec: defaults Positive = Span::secs(5);
     /// The timeout of a pull.
-    "timeout" timeout: defaults Positive = Positive(Span::secs(60));
+    "timeout" timeout: defaults Positive = Span::secs(60);
     instead {
-        "idle" => "did you mean `idle_sec`?",
-        "wait_ms" => "did you mean `idle_sec`?",
-        "interval" => "did you mean `idle_sec`?",
-        "poll_interval" => "did you mean `idle_sec`?",
-        "cmd" => "did you mean `command`?",
-        "run" => "did you mean `command`?",
+        "idle" | "wait_ms" | "interval" | "poll_interval" => "did you mean `idle_sec`?",
+        "cmd" | "run" => "did you mean `command`?",
     }
 }
 
@@ -297,12 +187,11 @@ section! {
     "command" command: optional Text;
     /// Names of secrets that are passed to the command. Default with `issues.tracker`: those of
     /// `issues.pull.secrets`.
-    "secrets" secrets: defaults EnvNames = EnvNames::default();
+    "secrets" secrets: defaults EnvNames = Vec::new();
     /// The timeout of the command.
-    "timeout" timeout: defaults Positive = Positive(Span::secs(30));
+    "timeout" timeout: defaults Positive = Span::secs(30);
     instead {
-        "cmd" => "did you mean `command`?",
-        "run" => "did you mean `command`?",
+        "cmd" | "run" => "did you mean `command`?",
     }
 }
 
@@ -316,7 +205,7 @@ section! {
     "stages" stages: required Named<Stage>;
     /// States in which an issue is finished; case-sensitive. Running attempts get `terminal_grace`
     /// to end, then `remove_workspace` applies to the workspace.
-    "terminal_states" terminal_states: defaults States = States::default();
+    "terminal_states" terminal_states: defaults States = Vec::new();
     /// How long a run may continue after its issue reached a terminal state.
     "terminal_grace" terminal_grace: defaults Span = Span::secs(60);
     /// What happens to the workspace of an issue in a terminal state. `clean`: removed if it is
@@ -325,7 +214,7 @@ section! {
     /// What happens to the workspace of an issue that pulls no longer list: `keep`, `remove`, or a
     /// map with the age. Default: `remove` after 7 days, if it contains no unsaved work. With
     /// `remove_workspace: never` it is kept.
-    "unlisted" unlisted: defaults Unlisted = Unlisted::default();
+    "unlisted" unlisted: defaults Unlisted = KeepTime::For(UNLISTED_AFTER);
     /// The limits for the life of one issue, over all of its stages and runs.
     "limits" limits: section IssueLimits;
     /// Whether two issues with overlapping scopes may run at the same time: `serialize` (no) or
@@ -336,8 +225,7 @@ section! {
         "stage" => "did you mean `stages`?",
         "after_create" => "use `issue.hooks.after_create`",
         "before_remove" => "use `issue.hooks.before_remove`",
-        "closed_states" => "did you mean `terminal_states`?",
-        "done_states" => "did you mean `terminal_states`?",
+        "closed_states" | "done_states" => "did you mean `terminal_states`?",
     }
 }
 
@@ -345,7 +233,7 @@ section! {
     /// The limits for the life of one issue, over all of its stages and runs.
     struct IssueLimits: strict;
     /// The maximum number of attempts.
-    "attempts" attempts: defaults Attempts = Attempts(15);
+    "attempts" attempts: defaults Attempts = 15;
     /// Money in USD; null for no limit.
     "usd" usd: optional UsdLimit;
     /// Input and output tokens together; null for no limit.
@@ -365,9 +253,9 @@ section! {
     /// Runs before a workspace is removed.
     "before_remove" before_remove: optional Text;
     /// Names of secrets that are passed to these commands.
-    "secrets" secrets: defaults EnvNames = EnvNames::default();
+    "secrets" secrets: defaults EnvNames = Vec::new();
     /// The timeout of each command.
-    "timeout" timeout: defaults Positive = Positive(Span::mins(5));
+    "timeout" timeout: defaults Positive = Span::mins(5);
     /// Whether the commands run in the default sandbox, with a writable workspace. Default: false.
     "sandbox" sandbox: defaults bool = false;
     instead {
@@ -409,11 +297,11 @@ section! {
     /// fails, the attempt fails, and the next attempt gets the end of its output.
     "verify" verify: optional Text;
     /// The timeout of an attempt; with `turns`, of each turn.
-    "timeout" timeout: defaults Positive = Positive(Span::mins(60));
+    "timeout" timeout: defaults Positive = Span::mins(60);
     /// The maximum time without output from the agent. Open tool calls do not count.
-    "stall_timeout" stall_timeout: defaults Positive = Positive(Span::mins(10));
+    "stall_timeout" stall_timeout: defaults Positive = Span::mins(10);
     /// The timeout of one tool call.
-    "tool_timeout" tool_timeout: defaults Positive = Positive(Span::mins(30));
+    "tool_timeout" tool_timeout: defaults Positive = Span::mins(30);
     /// The number and timing of retries.
     "retry" retry: section Retry;
     /// Repeats of the outputs and of `after_run` after a success. They start no agent.
@@ -441,28 +329,24 @@ section! {
         "state" => "use `when.state`",
         "before_run" => "use `hooks.before_run`",
         "after_run" => "use `hooks.after_run`",
-        "max_attempts" => "use `retry.max_attempts`",
-        "retries" => "use `retry.max_attempts`",
+        "max_attempts" | "retries" => "use `retry.max_attempts`",
         "model" => "set the model in the agent profile: `agents.NAME.model`",
         "runtime" => "set the runtime in the agent profile: `agents.NAME.runtime`",
         "name" => "the name of a stage is its key in `issue.stages`",
         "concurrency" => "did you mean `max_concurrency`?",
         "budget" => "did you mean `limits`?",
-        "owned_scope" => "use `intent.owned_scope`",
-        "scope" => "use `intent.owned_scope`",
+        "owned_scope" | "scope" => "use `intent.owned_scope`",
         "constraints" => "use `intent.constraints`",
         "acceptance" => "use `intent.acceptance`",
         "on_violation" => "use `intent.on_violation`",
-        "output" => "did you mean `outputs`?",
-        "safe_outputs" => "did you mean `outputs`?",
-        "safe-outputs" => "did you mean `outputs`?",
+        "output" | "safe_outputs" | "safe-outputs" => "did you mean `outputs`?",
     }
 }
 
 section! {
     /// The limits of one attempt. It is stopped as soon as its agent reports usage beyond a limit,
     /// and ends with the outcome `over_budget`.
-    struct StageLimits: strict;
+    struct StageLimits: strict => Limit;
     /// Money in USD; null for no limit.
     "usd" usd: optional UsdLimit;
     /// Input and output tokens together; null for no limit.
@@ -482,7 +366,7 @@ section! {
     /// issue: moving between them starts and ends nothing.
     "state" state: required OneOrMoreStates;
     /// Labels that the issue must all have, whatever their case.
-    "labels" labels: defaults Labels = Labels::default();
+    "labels" labels: defaults Labels = Vec::new();
     instead {
         "states" => "did you mean `state`? It takes a list, too",
         "status" => "did you mean `state`?",
@@ -500,9 +384,9 @@ section! {
     "after_run" after_run: optional Text;
     /// Names of secrets that are passed to these commands, to `verify` and to the commands in the
     /// prompt.
-    "secrets" secrets: defaults EnvNames = EnvNames::default();
+    "secrets" secrets: defaults EnvNames = Vec::new();
     /// The timeout of each command.
-    "timeout" timeout: defaults Positive = Positive(Span::mins(5));
+    "timeout" timeout: defaults Positive = Span::mins(5);
     /// Whether these commands and the commands in the prompt run in the sandbox of the stage, with
     /// a writable workspace. `verify` always does.
     "sandbox" sandbox: defaults bool = false;
@@ -525,49 +409,46 @@ section! {
 
 section! {
     /// The number and timing of retries.
-    struct Retry;
+    struct Retry => workflow::Retry;
     /// The maximum number of attempts before the stage of the issue is parked.
-    "max_attempts" max_attempts: defaults Count = Whole(3);
+    "max_attempts" max_attempts: defaults Count = 3;
     /// The wait after the first failure, doubled after each further one.
     "initial_backoff" initial_backoff: defaults Span = Span::secs(10);
     /// The maximum wait.
     "max_backoff" max_backoff: defaults Span = Span::mins(5);
     instead {
         "attempts" => "did you mean `max_attempts`?",
-        "backoff" => "did you mean `initial_backoff`?",
-        "delay" => "did you mean `initial_backoff`?",
+        "backoff" | "delay" => "did you mean `initial_backoff`?",
     }
 }
 
 section! {
     /// How long questions of agents wait for a person.
-    struct Questions;
+    struct Questions => QuestionPolicy;
     /// After this time the default answer is given: that of the question, else `default`. A question
     /// without either waits for a person.
     "timeout" timeout: optional Positive;
     /// The answer to questions that have no default of their own.
     "default" default: optional Text;
     instead {
-        "on_timeout" => "did you mean `default`?",
-        "answer" => "did you mean `default`?",
+        "on_timeout" | "answer" => "did you mean `default`?",
     }
 }
 
 section! {
     /// Repeats of the outputs and of `after_run` after a success. They start no agent.
-    struct HandOver;
+    struct HandOver => HandOverRetry;
     /// The maximum number of tries before the stage of the issue is parked. The first one belongs
     /// to the attempt.
-    "max_tries" max_tries: defaults Count = Whole(8);
+    "max_tries" max_tries: defaults Count = 8;
     /// The time after the first failure within which the tries begin.
-    "max_time" max_time: defaults Positive = Positive(Span::mins(120));
+    "max_time" max_time: defaults Positive = Span::mins(120);
     /// The wait after the first failure, doubled after each further one.
     "initial_backoff" initial_backoff: defaults Span = Span::secs(15);
     /// The maximum wait.
     "max_backoff" max_backoff: defaults Span = Span::mins(30);
     instead {
-        "max_attempts" => "did you mean `max_tries`?",
-        "tries" => "did you mean `max_tries`?",
+        "max_attempts" | "tries" => "did you mean `max_tries`?",
         "within" => "did you mean `max_time`?",
         "delay" => "did you mean `initial_backoff`?",
     }
@@ -577,11 +458,10 @@ section! {
     /// Log files of the daemon.
     struct Logging;
     /// The number of days to keep log files.
-    "retention_days" retention_days: defaults Whole<1, 36500> = Whole(7);
+    "retention_days" retention_days: defaults Whole<u32, 1, 36500> = 7;
     /// The format of log lines in files and, with `-v`, on stderr. `json`: one object per line.
     "format" format: defaults LogFormat = LogFormat::Text;
     instead {
-        "retention" => "did you mean `retention_days`?",
-        "days" => "did you mean `retention_days`?",
+        "retention" | "days" => "did you mean `retention_days`?",
     }
 }

@@ -3,7 +3,6 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use schemars::{Schema, SchemaGenerator, json_schema};
-use serde::Serialize;
 use vik_core::workflow;
 use vik_yaml::{Diagnostic, Node};
 
@@ -19,44 +18,41 @@ section! {
     struct Http: strict;
     /// The port; 0 selects a free one. Without a port, nothing is served unless `run --port` is
     /// used, which replaces this key.
-    "port" port: optional Whole<0, { u16::MAX as u64 }>;
+    "port" port: optional Whole<u16, 0, { u16::MAX as u64 }>;
     /// The IP address to listen at; `run --bind-address` replaces it. An address other than
     /// loopback accepts unencrypted connections from other machines.
-    "bind" bind: defaults BindAddress = BindAddress(Ipv4Addr::LOCALHOST.into());
+    "bind" bind: defaults BindAddress = Ipv4Addr::LOCALHOST.into();
     /// Host names without a port by which a reverse proxy or a browser addresses the server, such
     /// as `vik.example.com`. Requests to any other name are refused; addresses and `localhost` are
     /// always accepted.
     "names" names: optional HostNames;
     instead {
         "listen" => "write `port` and `bind`",
-        "address" => "did you mean `bind`?",
-        "bind_address" => "did you mean `bind`?",
+        "address" | "bind_address" => "did you mean `bind`?",
         "host" => "did you mean `bind`? Host names of a reverse proxy belong to `names`",
-        "hosts" => "did you mean `names`?",
-        "name" => "did you mean `names`?",
+        "hosts" | "name" => "did you mean `names`?",
     }
 }
 
 /// An IP address without a port.
-#[derive(Clone, Copy, Debug, Serialize)]
-#[serde(transparent)]
-pub(crate) struct BindAddress(IpAddr);
+pub(crate) struct BindAddress;
 
 impl Decode for BindAddress {
-    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
-        let Text(text) = Text::decode(node, cx)?;
+    type Value = IpAddr;
+
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<IpAddr> {
+        let text = Text::decode(node, cx)?;
         if let Ok(address) = text.parse() {
-            return Some(Self(address));
+            return Some(address);
         }
-        let diagnostic = cx
-            .error(
+        cx.refuse(
+            cx.error(
                 "bad_address",
                 node,
                 format!("invalid IP address {}", quoted(&text)),
             )
-            .hint("write an IP address without a port: `127.0.0.1`, `0.0.0.0` or `\"::1\"`");
-        cx.sink.push(diagnostic);
-        None
+            .hint("write an IP address without a port: `127.0.0.1`, `0.0.0.0` or `\"::1\"`"),
+        )
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
@@ -65,15 +61,16 @@ impl Decode for BindAddress {
 }
 
 /// Host names without wildcards and ports.
-#[derive(Clone, Debug)]
-pub(crate) struct HostNames(Vec<String>);
+pub(crate) struct HostNames;
 
 impl Decode for HostNames {
-    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+    type Value = Vec<String>;
+
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Vec<String>> {
         let items = list(node, cx, "a list of host names", "[vik.example.com]")?;
         let mut names = Vec::with_capacity(items.len());
         for item in items {
-            let Some(Text(name)) = Text::decode(item, cx) else {
+            let Some(name) = Text::decode(item, cx) else {
                 continue;
             };
             if is_host_name(&name) {
@@ -85,7 +82,7 @@ impl Decode for HostNames {
                 cx.sink.push(diagnostic);
             }
         }
-        Some(Self(names))
+        Some(names)
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
@@ -111,9 +108,9 @@ impl Check<'_> {
             return workflow::Http::default();
         };
         let http = workflow::Http {
-            port: section.port.and_then(|port| u16::try_from(port.0).ok()),
-            bind: section.bind.0,
-            names: section.names.map(|names| names.0).unwrap_or_default(),
+            port: section.port,
+            bind: section.bind,
+            names: section.names.unwrap_or_default(),
         };
         if http.port.is_some() && !http.bind.is_loopback() {
             self.report(

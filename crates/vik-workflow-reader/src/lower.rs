@@ -6,18 +6,16 @@ use vik_core::duration::Span;
 use vik_core::ids::{AgentName, StageName};
 use vik_core::limits::{Limit, Spend};
 use vik_core::workflow::{
-    AgentProfile, HandOverRetry, Intake, IssuePolicy, OutputFormat, Pressure, Price, PromptSource,
-    QuestionPolicy, Retry, Runtime, Show, Stage, Turns, When, Workflow, WorkspaceRoot,
+    AgentProfile, Intake, IssuePolicy, OutputFormat, PromptSource, Runtime, Show, Stage, Turns, When,
+    Workflow, WorkspaceRoot,
 };
 use vik_yaml::{Diagnostic, Places, Sink, join};
 
-use super::amounts::{SlotLimit, TokenLimit, UsdLimit};
+use super::agent::Agent;
 use super::check::Check;
-use super::decode::Named;
 use super::file;
 use super::secrets::Listed;
 use super::text::choices;
-use super::values::{PathText, Text};
 
 /// Builds the workflow; `None` if a required part is missing, which was reported.
 pub(crate) fn lower(mut file: file::File, places: &Places, sink: &mut Sink) -> Option<Workflow> {
@@ -30,11 +28,11 @@ pub(crate) fn lower(mut file: file::File, places: &Places, sink: &mut Sink) -> O
     check.across(&file);
     let listed = Listed::of(&file);
     let workspace_root = match file.workspace.root {
-        Some(PathText(path)) => WorkspaceRoot::Path(path),
+        Some(path) => WorkspaceRoot::Path(path),
         None if places.contains("workspace") => WorkspaceRoot::UserHome,
         None => WorkspaceRoot::BesideWorkflow,
     };
-    let agents = file.agents.map(|Named(agents)| {
+    let agents = file.agents.map(|agents| {
         if agents.is_empty() && places.is_empty_map("agents") {
             check.report(Diagnostic::error(
                 "no_agents",
@@ -50,7 +48,7 @@ pub(crate) fn lower(mut file: file::File, places: &Places, sink: &mut Sink) -> O
             })
             .collect::<Vec<_>>()
     });
-    let stages = file.issue.stages.map(|Named(stages)| {
+    let stages = file.issue.stages.map(|stages| {
         if stages.is_empty() && places.is_empty_map("issue.stages") {
             check.report(
                 Diagnostic::error("no_stages", "issue.stages", "no stage is defined")
@@ -62,7 +60,7 @@ pub(crate) fn lower(mut file: file::File, places: &Places, sink: &mut Sink) -> O
             .map(|(name, stage)| check.stage(&name, stage))
             .collect::<Vec<_>>()
     });
-    let notify = file.notify.into_iter().flat_map(|Named(notifiers)| notifiers);
+    let notify = file.notify.into_iter().flat_map(|notifiers| notifiers);
     let notify = notify
         .map(|(name, notifier)| check.notifier(&name, notifier).map(|notifier| (name, notifier)))
         .collect::<Vec<_>>();
@@ -71,7 +69,7 @@ pub(crate) fn lower(mut file: file::File, places: &Places, sink: &mut Sink) -> O
     let schedule = check.schedule(file.schedule);
     let trust = check.trust(file.trust);
     let secrets = check.secrets(file.secrets, &listed);
-    let of_tracker = [file.issues.pull.secrets.0.as_slice(), &file.issues.show.secrets.0];
+    let of_tracker = [file.issues.pull.secrets.as_slice(), &file.issues.show.secrets];
     let profiles: BTreeMap<_, _> = agents
         .iter()
         .flatten()
@@ -84,43 +82,42 @@ pub(crate) fn lower(mut file: file::File, places: &Places, sink: &mut Sink) -> O
         secrets.as_ref().unwrap_or(&BTreeMap::new()),
         &of_tracker,
     );
-    let pressure = file.looping.pressure;
     let show = file.issues.show;
     Some(Workflow {
-        max_issue_concurrency: file.looping.max_issue_concurrency.get(),
-        max_iterations: file.looping.max_iterations.map(|pulls| pulls.0),
+        max_issue_concurrency: file.looping.max_issue_concurrency,
+        max_iterations: file.looping.max_iterations,
         orphan_grace: file.looping.orphan_grace,
-        pressure: Pressure {
-            min_available_memory: pressure.min_available_memory.map(|memory| memory.0),
-            max_memory_pressure: pressure.max_memory_pressure.map(|percent| percent.0),
-        },
-        day_limit: limit(file.limits.usd_per_day, file.limits.tokens_per_day),
+        pressure: file.looping.pressure,
+        day_limit: file.limits,
         workspace_root,
         agents: agents?.into_iter().collect::<Option<BTreeMap<_, _>>>()?,
         tracker: check.tracker.map(|tracker| tracker.args),
         pull: Intake {
-            command: file.issues.pull.command?.0,
-            secrets: file.issues.pull.secrets.0,
-            idle: file.issues.pull.idle_sec.0,
-            timeout: file.issues.pull.timeout.0,
+            command: file.issues.pull.command?,
+            secrets: file.issues.pull.secrets,
+            idle: file.issues.pull.idle_sec,
+            timeout: file.issues.pull.timeout,
         },
-        show: show.command.map(|Text(command)| Show {
+        show: show.command.map(|command| Show {
             command,
-            secrets: show.secrets.0,
-            timeout: show.timeout.0,
+            secrets: show.secrets,
+            timeout: show.timeout,
         }),
         issue: IssuePolicy {
-            after_create: file.issue.hooks.after_create.map(|hook| hook.0),
-            before_remove: file.issue.hooks.before_remove.map(|hook| hook.0),
-            hook_secrets: file.issue.hooks.secrets.0,
-            hook_timeout: file.issue.hooks.timeout.0,
+            after_create: file.issue.hooks.after_create,
+            before_remove: file.issue.hooks.before_remove,
+            hook_secrets: file.issue.hooks.secrets,
+            hook_timeout: file.issue.hooks.timeout,
             hooks_in_sandbox: file.issue.hooks.sandbox,
-            terminal_states: file.issue.terminal_states.0,
+            terminal_states: file.issue.terminal_states,
             terminal_grace: file.issue.terminal_grace,
             remove_workspace: file.issue.remove_workspace,
-            unlisted: file.issue.unlisted.0,
-            max_attempts: file.issue.limits.attempts.0,
-            limit: limit(file.issue.limits.usd, file.issue.limits.tokens),
+            unlisted: file.issue.unlisted,
+            max_attempts: file.issue.limits.attempts,
+            limit: Limit {
+                tokens: file.issue.limits.tokens,
+                usd: file.issue.limits.usd,
+            },
             scope_conflicts: file.issue.scope_conflicts,
             stages: stages?.into_iter().collect::<Option<Vec<_>>>()?,
         },
@@ -128,19 +125,12 @@ pub(crate) fn lower(mut file: file::File, places: &Places, sink: &mut Sink) -> O
         webhooks: webhooks?,
         schedule: schedule?,
         trust,
-        retention: file.retention.into(),
-        retention_days: u32::try_from(file.logging.retention_days.0).unwrap_or(u32::MAX),
+        retention: file.retention,
+        retention_days: file.logging.retention_days,
         log_format: file.logging.format,
         notify: notify.into_iter().collect::<Option<BTreeMap<_, _>>>()?,
         secrets: secrets?,
     })
-}
-
-fn limit(usd: Option<UsdLimit>, tokens: Option<TokenLimit>) -> Limit {
-    Limit {
-        tokens: tokens.map(|tokens| tokens.0),
-        usd: usd.map(|usd| usd.0),
-    }
 }
 
 impl Check<'_> {
@@ -161,7 +151,14 @@ impl Check<'_> {
         }
     }
 
-    fn agent(&mut self, name: &str, agent: file::Agent) -> Option<AgentProfile> {
+    /// Warns of a key, if it is written, that has no effect beside the others.
+    pub(super) fn unused(&mut self, path: String, message: impl Into<String>, hint: Option<String>) {
+        if !self.places.is_absent(&path) {
+            self.report_at_key(Diagnostic::warning("unused_key", path, message).hint_opt(hint));
+        }
+    }
+
+    fn agent(&mut self, name: &str, agent: Agent) -> Option<AgentProfile> {
         let at = |key: &str| join(&join("agents", name), key);
         // The other checks depend on the runtime.
         let runtime = agent.runtime?;
@@ -176,7 +173,7 @@ impl Check<'_> {
             );
         }
         if runtime == Runtime::Command
-            && agent.command.0.is_empty()
+            && agent.command.is_empty()
             && self.places.is_empty_list(&at("command"))
         {
             self.report(
@@ -197,55 +194,41 @@ impl Check<'_> {
             ("stream", &[Runtime::ClaudeCode]),
             ("read_timeout", &[Runtime::Codex]),
         ] {
-            if !users.contains(&runtime) && !self.places.is_absent(&at(key)) {
-                let names = users.iter().map(|user| user.as_str());
-                self.report_at_key(
-                    Diagnostic::warning(
-                        "unused_key",
-                        at(key),
-                        format!("`{key}` has no effect with the runtime `{}`", runtime.as_str()),
-                    )
-                    .hint(format!("the key applies to {}", choices(names))),
-                );
+            if !users.contains(&runtime) {
+                let message = format!("`{key}` has no effect with the runtime `{}`", runtime.as_str());
+                let names = choices(users.iter().map(|user| user.as_str()));
+                self.unused(at(key), message, Some(format!("the key applies to {names}")));
             }
         }
         Some(AgentProfile {
             runtime,
-            model: agent.model.map(|model| model.0),
-            args: agent.args.0,
+            model: agent.model,
+            args: agent.args,
             args_style: agent.args_style.unwrap_or(runtime.args_style()),
             permission: agent.permission,
             sandbox: agent.sandbox,
-            command: agent.command.0,
+            command: agent.command,
             output: if runtime == Runtime::Command {
                 agent.output
             } else {
                 OutputFormat::default()
             },
-            env: agent.env.0,
-            env_pass: agent.env_pass.0,
-            secrets: agent.secrets.0,
+            env: agent.env,
+            env_pass: agent.env_pass,
+            secrets: agent.secrets,
             home: agent.home,
-            price: agent.price.map(|price| Price {
-                input: price.input.0,
-                cached_input: price.cached_input.0,
-                cache_write: price.cache_write.0,
-                output: price.output.0,
-            }),
-            provider: agent.provider.map(|provider| provider.0),
-            base_url: agent.base_url.map(|url| url.0),
-            max_concurrency: agent.max_concurrency.map(SlotLimit::get),
+            price: agent.price,
+            provider: agent.provider,
+            base_url: agent.base_url,
+            max_concurrency: agent.max_concurrency,
             steer: agent.steer,
-            read_timeout: agent.read_timeout.0,
+            read_timeout: agent.read_timeout,
             stream: agent.stream,
             // Only its author knows the cost of an unknown program.
             estimate: if runtime == Runtime::Command && self.places.is_absent(&at("estimate")) {
                 Spend::default()
             } else {
-                Spend {
-                    tokens: agent.estimate.tokens.0,
-                    usd: agent.estimate.usd.0,
-                }
+                agent.estimate
             },
         })
     }
@@ -270,20 +253,11 @@ impl Check<'_> {
                     .hint("add `prompt_file: FILE`, or `prompt: |` and the prompt"),
             );
         }
-        let retry = Retry {
-            max_attempts: stage.retry.max_attempts.get(),
-            initial_backoff: stage.retry.initial_backoff,
-            max_backoff: stage.retry.max_backoff,
-        };
+        let retry = stage.retry;
         self.check_backoffs(&at("retry"), retry.initial_backoff, retry.max_backoff);
-        let hand_over = HandOverRetry {
-            max_tries: stage.hand_over.max_tries.get(),
-            max_time: stage.hand_over.max_time.0,
-            initial_backoff: stage.hand_over.initial_backoff,
-            max_backoff: stage.hand_over.max_backoff,
-        };
+        let hand_over = stage.hand_over;
         self.check_backoffs(&at("hand_over"), hand_over.initial_backoff, hand_over.max_backoff);
-        let states = stage.when.state.map(|states| states.0).unwrap_or_default();
+        let states = stage.when.state.unwrap_or_default();
         self.states_for_tracker(&at("when.state"), &states);
         let start_state = self.start_state(&at("start_state"), stage.start_state, &states);
         let outputs = self.outputs(&at("outputs"), stage.outputs, &states);
@@ -294,45 +268,38 @@ impl Check<'_> {
             name: StageName::new(name),
             when: When {
                 states,
-                labels: stage.when.labels.0,
+                labels: stage.when.labels,
             },
             start_state,
-            agent: AgentName::new(stage.agent?.0),
+            agent: AgentName::new(stage.agent?),
             sandbox: stage.sandbox,
             prompt: match (stage.prompt, stage.prompt_file) {
-                (Some(Text(prompt)), None) => PromptSource::Inline(prompt),
-                (None, Some(PathText(file))) => PromptSource::File(file),
+                (Some(prompt), None) => PromptSource::Inline(prompt),
+                (None, Some(file)) => PromptSource::File(file),
                 _ => return None,
             },
-            before_run: stage.hooks.before_run.map(|hook| hook.0),
-            after_run: stage.hooks.after_run.map(|hook| hook.0),
-            hook_secrets: stage.hooks.secrets.0,
-            hook_timeout: stage.hooks.timeout.0,
+            before_run: stage.hooks.before_run,
+            after_run: stage.hooks.after_run,
+            hook_secrets: stage.hooks.secrets,
+            hook_timeout: stage.hooks.timeout,
             hooks_in_sandbox: stage.hooks.sandbox,
-            intent: stage.intent.into(),
+            intent: stage.intent,
             approve: self.approve(&path, stage.approve),
-            questions: stage.questions.map(|questions| QuestionPolicy {
-                timeout: questions.timeout.map(|timeout| timeout.0),
-                default: questions.default.map(|text| text.0),
-            }),
+            questions: stage.questions,
             outputs,
-            verify: stage.verify.map(|command| command.0),
-            timeout: stage.timeout.0,
-            stall_timeout: stage.stall_timeout.0,
-            tool_timeout: stage.tool_timeout.0,
+            verify: stage.verify,
+            timeout: stage.timeout,
+            stall_timeout: stage.stall_timeout,
+            tool_timeout: stage.tool_timeout,
             retry,
             hand_over,
-            limit: limit(stage.limits.usd, stage.limits.tokens),
-            max_concurrency: stage.max_concurrency.map(SlotLimit::get),
+            limit: stage.limits,
+            max_concurrency: stage.max_concurrency,
             parallel: stage.parallel,
             on_state_change: stage.on_state_change,
             resume: stage.resume,
-            resume_prompt: stage.resume_prompt.map(|prompt| prompt.0),
-            turns: stage.turns.and_then(|turns| {
-                Some(Turns {
-                    max: turns.max?.get(),
-                })
-            }),
+            resume_prompt: stage.resume_prompt,
+            turns: stage.turns.and_then(|turns| Some(Turns { max: turns.max? })),
         })
     }
 

@@ -19,7 +19,7 @@ section! {
     /// failure. `over_budget`: a limit of an attempt, an issue or the day was reached.
     /// `waiting_for_person`: an issue was parked for a problem that a person must fix. `trouble`:
     /// an edit of the workflow was rejected, or the ledger failed. `daily_summary`: once a day.
-    "on" on: defaults Events = Events::default();
+    "on" on: defaults Events = Events::usual();
     /// `command`: run a shell command with the notification as JSON on its standard input.
     /// `webhook`: send the notification as JSON in an HTTP POST.
     "kind" kind: required NotifyKind;
@@ -36,26 +36,22 @@ section! {
     /// requests. Without it, requests are not signed.
     "secret_env" secret_env: optional EnvName;
     /// The timeout of one delivery attempt.
-    "timeout" timeout: defaults Positive = Positive(Span::secs(10));
+    "timeout" timeout: defaults Positive = Span::secs(10);
     /// Events within this time are sent as one notification.
     "debounce" debounce: defaults Span = Span::secs(30);
     /// The time of the daily summary, such as `08:00`.
     "daily_at" daily_at: defaults TimeOfDay = TimeOfDay::default();
     /// The time zone of `daily_at`, such as `Europe/Berlin`.
-    "time_zone" time_zone: defaults Text = Text("UTC".to_owned());
+    "time_zone" time_zone: defaults Text = "UTC".to_owned();
     instead {
-        "events" => "did you mean `on`?",
-        "when" => "did you mean `on`?",
+        "events" | "when" => "did you mean `on`?",
         "type" => "did you mean `kind`?",
-        "run" => "did you mean `command`?",
-        "cmd" => "did you mean `command`?",
+        "run" | "cmd" => "did you mean `command`?",
         "webhook" => "write `kind: webhook` and `url`",
-        "secret" => "name the environment variable that contains the secret in `secret_env`",
-        "token" => "name the environment variable that contains the secret in `secret_env`",
+        "secret" | "token" => "name the environment variable that contains the secret in `secret_env`",
         "headers" => "a webhook sends only Vik's own headers; use `kind: command` to send others",
         "at" => "did you mean `daily_at`?",
-        "timezone" => "did you mean `time_zone`?",
-        "tz" => "did you mean `time_zone`?",
+        "timezone" | "tz" => "did you mean `time_zone`?",
     }
 }
 
@@ -70,15 +66,14 @@ pub enum NotifyKind {
 }
 
 impl Decode for TimeOfDay {
+    type Value = Self;
+
     fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
         let scalar = cx.scalar(node, "a time of day")?;
-        let time = Self::try_from(scalar.text.clone()).ok();
-        if time.is_none() {
-            let message = format!("invalid time of day {}", quoted(&scalar.text));
-            let diagnostic = cx.error("bad_time", node, message).hint("write it as `08:00`");
-            cx.sink.push(diagnostic);
-        }
-        time
+        let message = format!("invalid time of day {}", quoted(&scalar.text));
+        Self::try_from(scalar.text.clone())
+            .ok()
+            .or_else(|| cx.refuse(cx.error("bad_time", node, message).hint("write it as `08:00`")))
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
@@ -86,29 +81,27 @@ impl Decode for TimeOfDay {
     }
 }
 
-#[derive(Clone, Debug, Serialize)]
-#[serde(transparent)]
-pub(crate) struct Events(Vec<NotifyEvent>);
+pub(crate) struct Events;
 
-impl Default for Events {
-    fn default() -> Self {
-        Self(vec![
+impl Events {
+    fn usual() -> Vec<NotifyEvent> {
+        vec![
             NotifyEvent::Parked,
             NotifyEvent::Failed,
             NotifyEvent::OverBudget,
             NotifyEvent::WaitingForPerson,
             NotifyEvent::Trouble,
-        ])
+        ]
     }
 }
 
 impl Decode for Events {
-    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+    type Value = Vec<NotifyEvent>;
+
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Vec<NotifyEvent>> {
         let items = list(node, cx, "a list of events", "[parked, failed]")?;
         if items.is_empty() {
-            let diagnostic = cx.error("empty_value", node, "the notifier has no events");
-            cx.sink.push(diagnostic);
-            return None;
+            return cx.refuse(cx.error("empty_value", node, "the notifier has no events"));
         }
         let mut events: Vec<_> = items
             .iter()
@@ -116,7 +109,7 @@ impl Decode for Events {
             .collect();
         events.sort_unstable();
         events.dedup();
-        Some(Self(events))
+        Some(events)
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
@@ -140,14 +133,13 @@ impl Check<'_> {
             NotifyKind::Webhook => "webhook",
         };
         for key in foreign {
-            self.unused(at(key), format!("`{key}` has no effect with `kind: {kind_name}`"));
+            let message = format!("`{key}` has no effect with `kind: {kind_name}`");
+            self.unused(at(key), message, None);
         }
-        if !notify.on.0.contains(&NotifyEvent::DailySummary) {
+        if !notify.on.contains(&NotifyEvent::DailySummary) {
             for key in ["daily_at", "time_zone"] {
-                self.unused(
-                    at(key),
-                    format!("`{key}` has no effect without `daily_summary` in `on`"),
-                );
+                let message = format!("`{key}` has no effect without `daily_summary` in `on`");
+                self.unused(at(key), message, None);
             }
         }
         let missing = |key: &str, hint: &str| {
@@ -162,7 +154,7 @@ impl Check<'_> {
                         "add the shell command that delivers the notification",
                     ));
                 }
-                NotifyChannel::Command(notify.command?.0)
+                NotifyChannel::Command(notify.command?)
             }
             NotifyKind::Webhook => {
                 let (has_url, has_env) = (
@@ -183,35 +175,29 @@ impl Check<'_> {
                     ));
                 }
                 let address = match (notify.url, notify.url_env) {
-                    (Some(Text(url)), _) if !NotifyAddress::is_valid(&url) => {
+                    (Some(url), _) if !NotifyAddress::is_valid(&url) => {
                         // It may contain a secret, so the message does not quote it.
                         let message = "invalid webhook address";
                         let hint = "write `https://` or `http://`, followed by a host";
                         self.report(Diagnostic::error("webhook_url", at("url"), message).hint(hint));
                         return None;
                     }
-                    (Some(Text(url)), _) => NotifyAddress::Url(url),
-                    (None, name) => NotifyAddress::Env(name?.0),
+                    (Some(url), _) => NotifyAddress::Url(url),
+                    (None, name) => NotifyAddress::Env(name?),
                 };
                 NotifyChannel::Webhook {
                     address,
-                    secret_env: notify.secret_env.map(|name| name.0),
+                    secret_env: notify.secret_env,
                 }
             }
         };
         Some(Notifier {
-            on: notify.on.0,
+            on: notify.on,
             channel,
-            timeout: notify.timeout.0,
+            timeout: notify.timeout,
             debounce: notify.debounce,
             daily_at: notify.daily_at,
-            time_zone: notify.time_zone.0,
+            time_zone: notify.time_zone,
         })
-    }
-
-    fn unused(&mut self, path: String, message: String) {
-        if !self.places.is_absent(&path) {
-            self.report_at_key(Diagnostic::warning("unused_key", path, message));
-        }
     }
 }

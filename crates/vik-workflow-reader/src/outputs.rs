@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::{Schema, SchemaGenerator, json_schema};
-use serde::Serialize;
 use vik_core::ids::AgentName;
 use vik_core::outputs::credentials::is_credential;
 use vik_core::outputs::{AllowList, MAX_ALLOW, MAX_OUTPUTS, OutputKind, OutputPolicy, OutputRule};
@@ -16,7 +15,7 @@ use super::section::section;
 use super::text::quoted;
 use super::values::{EnvNames, Text, Whole, list};
 
-type Max = Whole<1, { MAX_OUTPUTS as u64 }>;
+type Max = Whole<u32, 1, { MAX_OUTPUTS as u64 }>;
 
 section! {
     /// The outputs that agents of this stage may request. With this section, agents get no
@@ -35,13 +34,12 @@ section! {
     "state" state: optional Choice;
     /// Names of secrets that are passed to these commands. Default with `issues.tracker`: those of
     /// `issues.pull`.
-    "secrets" secrets: defaults EnvNames = EnvNames::default();
+    "secrets" secrets: defaults EnvNames = Vec::new();
     instead {
         "comments" => "did you mean `comment`?",
         "labels" => "did you mean `label`?",
         "states" => "did you mean `state`?",
-        "pr" => "did you mean `pull_request`?",
-        "merge_request" => "did you mean `pull_request`?",
+        "pr" | "merge_request" => "did you mean `pull_request`?",
         "issues" => "did you mean `issue`?",
     }
 }
@@ -50,7 +48,7 @@ section! {
     /// One kind of output.
     struct Plain: strict;
     /// The maximum number in one run, over all of its attempts.
-    "max" max: defaults Max = Whole(1);
+    "max" max: defaults Max = 1;
     /// The shell command that carries out the output; a template in which `output` is also defined.
     /// It runs in the folder of the workflow file. Required without `issues.tracker`.
     "run" run: optional Text;
@@ -62,8 +60,7 @@ section! {
     instead {
         "allow" => "this kind of output has no list of allowed values",
         "command" => "did you mean `run`?",
-        "count" => "did you mean `max`?",
-        "limit" => "did you mean `max`?",
+        "count" | "limit" => "did you mean `max`?",
         "verify" => "did you mean `check`?",
     }
 }
@@ -72,7 +69,7 @@ section! {
     /// One kind of output with a list of permitted values.
     struct Choice: strict;
     /// The maximum number in one run, over all of its attempts.
-    "max" max: defaults Max = Whole(1);
+    "max" max: defaults Max = 1;
     /// The permitted labels, states or, for a pull request, base branches: globs in order, `!`
     /// excludes. Required for `label` and `state`; without it a pull request cannot name a branch.
     "allow" allow: optional Allowed;
@@ -85,46 +82,41 @@ section! {
     /// Whether a person must approve the output first.
     "approve" approve: defaults bool = false;
     instead {
-        "allowed" => "did you mean `allow`?",
-        "base" => "did you mean `allow`?",
+        "allowed" | "base" => "did you mean `allow`?",
         "command" => "did you mean `run`?",
-        "count" => "did you mean `max`?",
-        "limit" => "did you mean `max`?",
+        "count" | "limit" => "did you mean `max`?",
         "verify" => "did you mean `check`?",
     }
 }
 
 /// The globs of an allow-list.
-#[derive(Clone, Debug, Serialize)]
-#[serde(transparent)]
-pub(crate) struct Allowed(AllowList);
+pub(crate) struct Allowed;
 
 impl Decode for Allowed {
-    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+    type Value = AllowList;
+
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<AllowList> {
         let example = "[needs-review, area/*]";
         let items = list(node, cx, "a list of globs", example)?;
         let mut globs = Vec::new();
         for item in items {
-            let glob = Text::decode(item, cx)?.0;
+            let glob = Text::decode(item, cx)?;
             // Each glob separately, so that the invalid one is reported.
             if let Err(error) = AllowList::new(vec![glob.clone()]) {
                 let message = format!("invalid glob {}: {error}", quoted(&glob));
-                let diagnostic = cx.error("bad_glob", item, message);
-                cx.sink
-                    .push(diagnostic.hint(format!("write it as in `{example}`")));
-                return None;
+                return cx.refuse(
+                    cx.error("bad_glob", item, message)
+                        .hint(format!("write it as in `{example}`")),
+                );
             }
             globs.push(glob);
         }
         match AllowList::new(globs) {
-            Ok(list) => Some(Self(list)),
-            Err(error) => {
-                let diagnostic = cx
-                    .error("empty_value", node, error.to_string())
-                    .hint("omit this kind of output to forbid it");
-                cx.sink.push(diagnostic);
-                None
-            }
+            Ok(list) => Some(list),
+            Err(error) => cx.refuse(
+                cx.error("empty_value", node, error.to_string())
+                    .hint("omit this kind of output to forbid it"),
+            ),
         }
     }
 
@@ -138,16 +130,7 @@ impl Decode for Allowed {
     }
 }
 
-/// The keys of one kind of output.
-struct Keys {
-    max: Max,
-    allow: Option<AllowList>,
-    run: Option<Text>,
-    check: Option<Text>,
-    approve: bool,
-}
-
-impl From<Plain> for Keys {
+impl From<Plain> for Choice {
     fn from(keys: Plain) -> Self {
         Self {
             max: keys.max,
@@ -156,24 +139,6 @@ impl From<Plain> for Keys {
             check: keys.check,
             approve: keys.approve,
         }
-    }
-}
-
-impl From<Choice> for Keys {
-    fn from(keys: Choice) -> Self {
-        Self {
-            max: keys.max,
-            allow: keys.allow.map(|allow| allow.0),
-            run: keys.run,
-            check: keys.check,
-            approve: keys.approve,
-        }
-    }
-}
-
-impl Max {
-    fn get(self) -> u32 {
-        u32::try_from(self.0).unwrap_or(MAX_OUTPUTS)
     }
 }
 
@@ -187,12 +152,12 @@ impl Check<'_> {
         states: &[String],
     ) -> Option<OutputPolicy> {
         let outputs = outputs?;
-        let kinds: [(OutputKind, Option<Keys>); 5] = [
+        let kinds: [(OutputKind, Option<Choice>); 5] = [
             (OutputKind::Comment, outputs.comment.map(Into::into)),
-            (OutputKind::Label, outputs.label.map(Into::into)),
-            (OutputKind::PullRequest, outputs.pull_request.map(Into::into)),
+            (OutputKind::Label, outputs.label),
+            (OutputKind::PullRequest, outputs.pull_request),
             (OutputKind::Issue, outputs.issue.map(Into::into)),
-            (OutputKind::State, outputs.state.map(Into::into)),
+            (OutputKind::State, outputs.state),
         ];
         let mut rules = BTreeMap::new();
         for (kind, keys) in kinds {
@@ -208,7 +173,7 @@ impl Check<'_> {
             }
             rules.extend(self.output_rule(kind, &at, keys, states).map(|rule| (kind, rule)));
         }
-        let mut secrets = outputs.secrets.0;
+        let mut secrets = outputs.secrets;
         if let Some(tracker) = &self.tracker
             && self.places.is_absent(&join(path, "secrets"))
         {
@@ -222,12 +187,12 @@ impl Check<'_> {
         &mut self,
         kind: OutputKind,
         at: &str,
-        keys: Keys,
+        keys: Choice,
         states: &[String],
     ) -> Option<OutputRule> {
         let is_keyed = keys.run.is_none();
         let run = match (keys.run, &self.tracker) {
-            (Some(run), _) => run.0,
+            (Some(run), _) => run,
             (None, Some(tracker)) => {
                 let run = tracker.output(kind, states);
                 if keys.check.is_some() {
@@ -247,10 +212,10 @@ impl Check<'_> {
             }
         };
         Some(OutputRule {
-            max: keys.max.get(),
+            max: keys.max,
             allow: keys.allow,
             run,
-            check: keys.check.map(|check| check.0),
+            check: keys.check,
             is_keyed,
             approve: keys.approve,
         })

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use unicode_width::UnicodeWidthChar;
+use vik_core::plural::count;
 use vik_yaml::{Diagnostic, Severity};
 
 use super::text;
@@ -25,17 +26,6 @@ impl Paint {
         } else {
             text.to_owned()
         }
-    }
-
-    fn severity(&self, severity: Severity, text: &str) -> String {
-        self.wrap(
-            if severity == Severity::Error {
-                "1;31"
-            } else {
-                "1;33"
-            },
-            text,
-        )
     }
 
     fn bold(&self, text: &str) -> String {
@@ -72,14 +62,10 @@ pub fn summary(diagnostics: &[Diagnostic], file_name: &str) -> String {
         .filter(|d| d.severity == Severity::Error)
         .count();
     let warnings = diagnostics.len() - errors;
-    let count = |number: usize, noun: &str| match number {
-        0 => None,
-        1 => Some(format!("1 {noun}")),
-        _ => Some(format!("{number} {noun}s")),
-    };
-    let counts: Vec<String> = [count(errors, "error"), count(warnings, "warning")]
-        .into_iter()
-        .flatten()
+    let counts = [(errors, "error"), (warnings, "warning")].into_iter();
+    let counts: Vec<String> = counts
+        .filter(|(number, _)| *number > 0)
+        .map(|(number, noun)| count(number as u64, noun))
         .collect();
     let counts = if counts.is_empty() {
         "no errors".to_owned()
@@ -97,15 +83,15 @@ fn escaped(text: &str) -> String {
 
 fn one(out: &mut String, diagnostic: &Diagnostic, file_name: &str, lines: &[&str], paint: &Paint) {
     let file_name = escaped(file_name);
-    let severity = match diagnostic.severity {
-        Severity::Error => "error",
-        Severity::Warning => "warning",
+    let (severity, style) = match diagnostic.severity {
+        Severity::Error => ("error", "1;31"),
+        Severity::Warning => ("warning", "1;33"),
     };
     // Writing to a String does not fail.
     let _ = writeln!(
         out,
         "{}{}",
-        paint.severity(diagnostic.severity, &format!("{severity}[{}]", diagnostic.code)),
+        paint.wrap(style, &format!("{severity}[{}]", diagnostic.code)),
         paint.bold(&format!(": {}", escaped(&diagnostic.message))),
     );
     let last_line = diagnostic
@@ -130,56 +116,22 @@ fn one(out: &mut String, diagnostic: &Diagnostic, file_name: &str, lines: &[&str
         diagnostic.column
     );
     let bar = paint.frame("|");
-    let mut show = |line: u32, column: u32, end_column: u32, mark: char, style: &str, label: &str| {
+    let (line, column) = (diagnostic.line, diagnostic.column);
+    let mut marks = vec![(line, column, diagnostic.end_column, '^', style, String::new())];
+    marks.extend(diagnostic.related.iter().map(|spot| {
+        let label = format!(" {}", spot.message);
+        (spot.line, spot.column, spot.column + 1, '-', "1;34", label)
+    }));
+    marks.sort_by_key(|(line, ..)| *line);
+    for (line, column, end_column, mark, style, label) in marks {
         let Some(source) = (line as usize).checked_sub(1).and_then(|index| lines.get(index)) else {
-            return;
+            continue;
         };
         let (shown, offset, width) = cut(source, column, end_column);
         let number = paint.frame(&format!("{line:>gutter$}"));
         let marks = paint.wrap(style, &format!("{}{label}", mark.to_string().repeat(width)));
         let _ = writeln!(out, "{number} {bar} {shown}");
         let _ = writeln!(out, "{:gutter$} {bar} {:offset$}{marks}", "", "");
-    };
-    let style = if diagnostic.severity == Severity::Error {
-        "1;31"
-    } else {
-        "1;33"
-    };
-    for spot in diagnostic
-        .related
-        .iter()
-        .filter(|spot| spot.line < diagnostic.line)
-    {
-        show(
-            spot.line,
-            spot.column,
-            spot.column + 1,
-            '-',
-            "1;34",
-            &format!(" {}", spot.message),
-        );
-    }
-    show(
-        diagnostic.line,
-        diagnostic.column,
-        diagnostic.end_column,
-        '^',
-        style,
-        "",
-    );
-    for spot in diagnostic
-        .related
-        .iter()
-        .filter(|spot| spot.line >= diagnostic.line)
-    {
-        show(
-            spot.line,
-            spot.column,
-            spot.column + 1,
-            '-',
-            "1;34",
-            &format!(" {}", spot.message),
-        );
     }
     if let Some(hint) = &diagnostic.hint {
         let _ = writeln!(

@@ -1,7 +1,7 @@
 //! `retention` and `issue.unlisted`: how long Vik keeps what it stores.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use vik_core::duration::Span;
 use vik_core::workflow::KeepTime;
@@ -13,13 +13,13 @@ use super::text::quoted;
 use super::values::{Positive, decode_variants};
 
 /// How long the workspace of an unlisted issue is kept by default.
-const UNLISTED_AFTER: Span = Span::mins(7 * 24 * 60);
+pub(crate) const UNLISTED_AFTER: Span = Span::mins(7 * 24 * 60);
 
 section! {
     /// How long Vik keeps what it stores: `keep` (forever) or a duration. Applied while the daemon
     /// runs. The counters of issues and days, what is parked, and what belongs to a running or
     /// waiting attempt are never removed.
-    struct Retention: strict;
+    struct Retention: strict => vik_core::workflow::Retention;
     /// Ended attempts in the ledger, with their runs, after their end.
     "ledger" ledger: defaults KeepTime = KeepTime::Forever;
     /// Records of the trace. The oldest ones are removed as soon as they are a quarter of it; `vik
@@ -32,41 +32,29 @@ section! {
     "sessions" sessions: defaults KeepTime = KeepTime::days(90);
     instead {
         "session" => "did you mean `sessions`?",
-        "logs" => "use `logging.retention_days`",
-        "days" => "use `logging.retention_days`",
+        "logs" | "days" => "use `logging.retention_days`",
         "workspaces" => "use `issue.remove_workspace` and `issue.unlisted`",
         "unlisted" => "use `issue.unlisted`",
-        "history" => "did you mean `ledger`?",
-        "attempts" => "did you mean `ledger`?",
+        "history" | "attempts" => "did you mean `ledger`?",
         "cache" => "did you mean `scratch`?",
     }
 }
 
-impl From<Retention> for vik_core::workflow::Retention {
-    fn from(keys: Retention) -> Self {
-        Self {
-            ledger: keys.ledger,
-            trace: keys.trace,
-            scratch: keys.scratch,
-            sessions: keys.sessions,
-        }
-    }
-}
-
 impl Decode for KeepTime {
+    type Value = Self;
+
     fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
         let scalar = cx.scalar(node, "`keep` or a duration")?;
         match scalar.text.as_str() {
             Self::FOREVER => Some(Self::Forever),
             "never" | "forever" | "false" => {
                 let found = quoted(&scalar.text);
-                let diagnostic = cx
-                    .error("unknown_value", node, format!("unknown value {found}"))
-                    .hint("did you mean `keep`?");
-                cx.sink.push(diagnostic);
-                None
+                cx.refuse(
+                    cx.error("unknown_value", node, format!("unknown value {found}"))
+                        .hint("did you mean `keep`?"),
+                )
             }
-            _ => Positive::decode(node, cx).map(|Positive(age)| Self::For(age)),
+            _ => Positive::decode(node, cx).map(Self::For),
         }
     }
 
@@ -96,54 +84,41 @@ section! {
     /// `keep`: kept.
     "action" action: required UnlistedAction;
     /// How long no pull must have listed the issue.
-    "after" after: defaults Positive = Positive(UNLISTED_AFTER);
+    "after" after: defaults Positive = UNLISTED_AFTER;
     instead {
-        "age" => "did you mean `after`?",
-        "days" => "did you mean `after`?",
-        "older_than" => "did you mean `after`?",
+        "age" | "days" | "older_than" => "did you mean `after`?",
     }
 }
 
 /// `issue.unlisted`: `keep`, `remove`, or a map with the age.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Unlisted(pub(crate) KeepTime);
-
-impl Default for Unlisted {
-    fn default() -> Self {
-        Self(KeepTime::For(UNLISTED_AFTER))
-    }
-}
-
-/// As the default is written in a file.
-impl Serialize for Unlisted {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.0 {
-            KeepTime::Forever => serializer.serialize_str("keep"),
-            KeepTime::For(_) => serializer.serialize_str("remove"),
-        }
-    }
-}
+pub(crate) struct Unlisted;
 
 impl Decode for Unlisted {
-    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+    type Value = KeepTime;
+
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<KeepTime> {
         let (action, after) = match &node.kind {
             Kind::Scalar(_) => (UnlistedAction::decode(node, cx)?, UNLISTED_AFTER),
             _ => {
                 let keys = UnlistedKeys::read(Some(node), cx);
-                (keys.action?, keys.after.0)
+                (keys.action?, keys.after)
             }
         };
         Some(match action {
-            UnlistedAction::Keep => Self(KeepTime::Forever),
-            UnlistedAction::Remove => Self(KeepTime::For(after)),
+            UnlistedAction::Keep => KeepTime::Forever,
+            UnlistedAction::Remove => KeepTime::For(after),
         })
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
-        let mut schema = <UnlistedKeys as Decode>::schema(generator);
+        let mut schema = UnlistedKeys::schema(generator);
         // With several types, each keyword applies to its own type.
         schema.insert("type".to_owned(), json!(["object", "string"]));
         schema.insert("pattern".to_owned(), "^(keep|remove)$".into());
         schema
+    }
+
+    fn as_written(_: &KeepTime) -> Option<serde_json::Value> {
+        Some("remove".into())
     }
 }

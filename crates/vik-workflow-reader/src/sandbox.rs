@@ -6,7 +6,7 @@ use vik_core::workflow::{SandboxBackend, SandboxChoice, SandboxFiles, SandboxKey
 use vik_yaml::{Kind, Node};
 
 use super::amounts::{Memory, SlotLimit};
-use super::decode::{Cx, Decode, Section as _};
+use super::decode::{Cx, Decode};
 use super::section::section;
 use super::text::quoted;
 use super::values::{Text, list, unexpanded};
@@ -14,7 +14,7 @@ use super::values::{Text, list, unexpanded};
 section! {
     /// The restrictions that the operating system enforces on the agent and all of its descendants;
     /// with `off` the agent has all rights of the user.
-    struct Sandbox: strict;
+    struct Sandbox: strict => SandboxKeys;
     /// The mechanism. `landlock`: kernel rules for the agent. `bubblewrap`: the same rules within
     /// user, mount and process namespaces, which hide everything outside; it requires `bwrap` and a
     /// system that permits namespaces. Default: `landlock`.
@@ -47,12 +47,9 @@ section! {
     /// the agent is killed. Default: half of the free space at the start.
     "disk" disk: optional Memory;
     instead {
-        "wall" => "did you mean `backend`?",
-        "driver" => "did you mean `backend`?",
-        "mode" => "did you mean `files`?",
-        "filesystem" => "did you mean `files`?",
-        "writable" => "did you mean `write`?",
-        "writable_roots" => "did you mean `write`?",
+        "wall" | "driver" => "did you mean `backend`?",
+        "mode" | "filesystem" => "did you mean `files`?",
+        "writable" | "writable_roots" => "did you mean `write`?",
         "readable" => "did you mean `read`?",
         "deny" => "did you mean `hide`?",
         "hosts" => "list the hosts in `network`",
@@ -63,39 +60,25 @@ section! {
 }
 
 impl Decode for SandboxChoice {
+    type Value = Self;
+
     fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
         match &node.kind {
             Kind::Scalar(scalar) => match scalar.text.as_str() {
                 "off" | "false" => Some(Self::Off),
                 "on" | "true" => Some(Self::On(SandboxKeys::default())),
                 text => {
-                    let diagnostic = cx
+                    cx.refuse(cx
                         .error("unknown_value", node, format!("unknown value {}", quoted(text)))
-                        .hint("write `off`, `on`, or a map with `backend`, `files`, `write`, `read`, `hide`, `network`, `unix_sockets`, `memory`, `pids` and `disk`");
-                    cx.sink.push(diagnostic);
-                    None
+                        .hint("write `off`, `on`, or a map with `backend`, `files`, `write`, `read`, `hide`, `network`, `unix_sockets`, `memory`, `pids` and `disk`"))
                 }
             },
-            _ => {
-                let keys = Sandbox::read(Some(node), cx);
-                Some(Self::On(SandboxKeys {
-                    backend: keys.backend,
-                    files: keys.files,
-                    write: keys.write.map(|paths| paths.0),
-                    read: keys.read.map(|paths| paths.0),
-                    hide: keys.hide.map(|paths| paths.0),
-                    network: keys.network,
-                    unix_sockets: keys.unix_sockets,
-                    memory: keys.memory.map(|memory| memory.0),
-                    pids: keys.pids.map(SlotLimit::get),
-                    disk: keys.disk.map(|disk| disk.0),
-                }))
-            }
+            _ => Sandbox::decode(node, cx).map(Self::On),
         }
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
-        let mut schema = <Sandbox as Decode>::schema(generator);
+        let mut schema = Sandbox::schema(generator);
         // With several types, each keyword applies to its own type.
         schema.insert("type".to_owned(), json!(["object", "string", "boolean"]));
         schema.insert("pattern".to_owned(), "^(on|off)$".into());
@@ -104,15 +87,16 @@ impl Decode for SandboxChoice {
 }
 
 /// A list of nonempty paths.
-#[derive(Clone, Debug)]
-pub(crate) struct Paths(Vec<String>);
+pub(crate) struct Paths;
 
 impl Decode for Paths {
-    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+    type Value = Vec<String>;
+
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Vec<String>> {
         let items = list(node, cx, "a list of paths", "[src, ~/.cache/tool]")?;
         let mut paths = Vec::with_capacity(items.len());
         for item in items {
-            let Some(Text(path)) = Text::decode(item, cx) else {
+            let Some(path) = Text::decode(item, cx) else {
                 continue;
             };
             let why = if path.contains('\0') {
@@ -130,7 +114,7 @@ impl Decode for Paths {
                 }
             }
         }
-        Some(Self(paths))
+        Some(paths)
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
@@ -169,26 +153,25 @@ fn is_host(text: &str) -> bool {
 }
 
 impl Decode for SandboxNetwork {
+    type Value = Self;
+
     fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
         if let Kind::Scalar(scalar) = &node.kind {
             return match scalar.text.as_str() {
                 "on" | "true" => Some(Self::On),
                 "off" | "false" => Some(Self::Off),
-                text => {
-                    let diagnostic = cx
-                        .error("unknown_value", node, format!("unknown value {}", quoted(text)))
+                text => cx.refuse(
+                    cx.error("unknown_value", node, format!("unknown value {}", quoted(text)))
                         .hint(
                             "write `on`, `off`, or a list of hosts: `[api.example.com, \"*.example.org\"]`",
-                        );
-                    cx.sink.push(diagnostic);
-                    None
-                }
+                        ),
+                ),
             };
         }
         let items = list(node, cx, "`on`, `off` or a list of hosts", "[api.example.com]")?;
         let mut hosts = Vec::with_capacity(items.len());
         for item in items {
-            let Some(Text(host)) = Text::decode(item, cx) else {
+            let Some(host) = Text::decode(item, cx) else {
                 continue;
             };
             if is_host(&host) {

@@ -6,7 +6,7 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
 use super::codes::CODES;
-use super::decode::Section;
+use super::decode::Decode;
 use super::file::File;
 
 /// Returns the JSON Schema (draft 2020-12) of `workflow.yml`, for editors.

@@ -6,11 +6,10 @@ use vik_core::workflow::SecretSource;
 use vik_yaml::{Diagnostic, join};
 
 use super::check::Check;
-use super::decode::Named;
 use super::file;
 use super::section::section;
-use super::text::{choices, did_you_mean, quoted};
-use super::values::{EnvName, EnvNames, PathText, Text};
+use super::text::{known_names, quoted};
+use super::values::{EnvName, PathText, Text};
 
 section! {
     /// The source of one secret. Exactly one of `env`, `file` and `command`.
@@ -26,12 +25,9 @@ section! {
     "command" command: optional Text;
     instead {
         "value" => "a workflow file never contains secrets: use `env`, `file` or `command`",
-        "var" => "did you mean `env`?",
-        "variable" => "did you mean `env`?",
+        "var" | "variable" => "did you mean `env`?",
         "path" => "did you mean `file`?",
-        "cmd" => "did you mean `command`?",
-        "run" => "did you mean `command`?",
-        "exec" => "did you mean `command`?",
+        "cmd" | "run" | "exec" => "did you mean `command`?",
     }
 }
 
@@ -42,10 +38,10 @@ impl Check<'_> {
     /// Builds the secrets; `None` if one is invalid, which was reported.
     pub(super) fn secrets(
         &mut self,
-        secrets: Option<Named<Secret>>,
+        secrets: Option<Vec<(String, Secret)>>,
         listed: &Listed,
     ) -> Option<BTreeMap<String, SecretSource>> {
-        let Named(secrets) = secrets.unwrap_or(Named(Vec::new()));
+        let secrets = secrets.unwrap_or_default();
         let names: Vec<String> = secrets.iter().map(|(name, _)| name.clone()).collect();
         self.known(&names, listed);
         let lowered: Vec<_> = secrets
@@ -79,9 +75,9 @@ impl Check<'_> {
             }
             return None;
         }
-        let env = secret.env.map(|EnvName(variable)| SecretSource::Env(variable));
-        let file = secret.file.map(|PathText(path)| SecretSource::File(path));
-        let command = secret.command.map(|Text(command)| SecretSource::Command(command));
+        let env = secret.env.map(SecretSource::Env);
+        let file = secret.file.map(SecretSource::File);
+        let command = secret.command.map(SecretSource::Command);
         env.or(file).or(command)
     }
 
@@ -93,11 +89,9 @@ impl Check<'_> {
                 .enumerate()
                 .filter(|(_, name)| !names.contains(name))
             {
-                let hint = did_you_mean(name, names.iter().map(String::as_str)).or_else(|| {
-                    let some = names.iter().map(String::as_str).take(10);
-                    (!names.is_empty()).then(|| format!("available: {}", choices(some)))
-                });
-                let hint = hint.unwrap_or_else(|| "define secrets in `secrets`".to_owned());
+                let known: Vec<&str> = names.iter().map(String::as_str).collect();
+                let hint =
+                    known_names(name, &known).unwrap_or_else(|| "define secrets in `secrets`".to_owned());
                 let message = format!("unknown secret {}", quoted(name));
                 self.report(
                     Diagnostic::error("unknown_secret", format!("{path}.{index}"), message).hint(hint),
@@ -131,25 +125,21 @@ impl Listed {
             ("issues.show.secrets".to_owned(), &file.issues.show.secrets),
             ("issue.hooks.secrets".to_owned(), &file.issue.hooks.secrets),
         ];
-        let agents = file.agents.iter().flat_map(|agents| &agents.0);
+        let agents = file.agents.iter().flatten();
         listed.extend(agents.map(|(name, agent)| (join(&join("agents", name), "secrets"), &agent.secrets)));
-        let stages = file.issue.stages.iter().flat_map(|stages| &stages.0);
+        let stages = file.issue.stages.iter().flatten();
         listed.extend(stages.map(|(name, stage)| {
             (
                 join(&join("issue.stages", name), "hooks.secrets"),
                 &stage.hooks.secrets,
             )
         }));
-        let stages = file.issue.stages.iter().flat_map(|stages| &stages.0);
+        let stages = file.issue.stages.iter().flatten();
         listed.extend(stages.filter_map(|(name, stage)| {
             let path = join(&join("issue.stages", name), "outputs.secrets");
             Some((path, &stage.outputs.as_ref()?.secrets))
         }));
         let lists = listed.into_iter();
-        Self(
-            lists
-                .map(|(path, EnvNames(names))| (path, names.clone()))
-                .collect(),
-        )
+        Self(lists.map(|(path, names)| (path, names.clone())).collect())
     }
 }

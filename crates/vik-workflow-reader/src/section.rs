@@ -52,24 +52,57 @@ pub(crate) fn property(
 /// Generates a section: struct, reader and schema. The modes of a field are `required` (an
 /// `Option`, `None` only after an error), `optional` (an `Option`), `defaults` (a value) and
 /// `section` (another section, empty if absent). With `struct Name: strict;` an unknown key is an
-/// error.
+/// error. `struct Name => Type;` reads to a type of the model, which has these fields.
 macro_rules! section {
     (
         $(#[doc = $doc:literal])+
         struct $name:ident $(: $strict:ident)?;
         $( $(#[doc = $fdoc:literal])+ $key:literal $field:ident: $mode:ident $ty:ty $(= $default:expr)?; )+
-        $( instead { $($old:literal => $instead:literal),+ $(,)? } )?
+        $( instead $instead:tt )?
     ) => {
         $(#[doc = $doc])+
-        #[derive(Debug)]
         pub(crate) struct $name {
             $( $(#[doc = $fdoc])+ pub(crate) $field: section!(@type $mode $ty), )+
         }
 
+        section! {
+            @read_to $name;
+            $(#[doc = $doc])+
+            struct $name $(: $strict)?;
+            $( $(#[doc = $fdoc])+ $key $field: $mode $ty $(= $default)?; )+
+            $( instead $instead )?
+        }
+    };
+
+    (
+        $(#[doc = $doc:literal])+
+        struct $name:ident $(: $strict:ident)? => $target:path;
+        $( $(#[doc = $fdoc:literal])+ $key:literal $field:ident: $mode:ident $ty:ty $(= $default:expr)?; )+
+        $( instead $instead:tt )?
+    ) => {
+        $(#[doc = $doc])+
+        pub(crate) struct $name;
+
+        section! {
+            @read_to $target;
+            $(#[doc = $doc])+
+            struct $name $(: $strict)?;
+            $( $(#[doc = $fdoc])+ $key $field: $mode $ty $(= $default)?; )+
+            $( instead $instead )?
+        }
+    };
+
+    (
+        @read_to $target:path;
+        $(#[doc = $doc:literal])+
+        struct $name:ident $(: $strict:ident)?;
+        $( $(#[doc = $fdoc:literal])+ $key:literal $field:ident: $mode:ident $ty:ty $(= $default:expr)?; )+
+        $( instead { $($($old:literal)|+ => $instead:literal),+ $(,)? } )?
+    ) => {
         impl $crate::decode::Section for $name {
             const STRICT: bool = section!(@strict $($strict)?);
             const KEYS: &'static [&'static str] = &[$($key),+];
-            const INSTEAD: &'static [(&'static str, &'static str)] = &[$($(($old, $instead)),+)?];
+            const INSTEAD: &'static [(&'static str, &'static str)] = &[$($($(($old, $instead),)+)+)?];
 
             fn is_required(key: &str) -> bool {
                 match key {
@@ -82,9 +115,17 @@ macro_rules! section {
                 false $(|| section!(@is_required $mode $ty))+
             }
 
-            fn read(node: Option<&vik_yaml::Node>, cx: &mut $crate::decode::Cx<'_>) -> Self {
+            fn read(node: Option<&vik_yaml::Node>, cx: &mut $crate::decode::Cx<'_>) -> $target {
                 let fields = cx.fields::<Self>(node);
-                Self { $( $field: section!(@read $mode $ty, cx, fields, $key $(, $default)?), )+ }
+                $target { $( $field: section!(@read $mode $ty, cx, fields, $key $(, $default)?), )+ }
+            }
+        }
+
+        impl $crate::decode::Decode for $name {
+            type Value = $target;
+
+            fn decode(node: &vik_yaml::Node, cx: &mut $crate::decode::Cx<'_>) -> Option<$target> {
+                Some(<Self as $crate::decode::Section>::read(Some(node), cx))
             }
 
             fn schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
@@ -111,30 +152,18 @@ macro_rules! section {
                 schema
             }
         }
-
-        impl $crate::decode::Decode for $name {
-            fn decode(node: &vik_yaml::Node, cx: &mut $crate::decode::Cx<'_>) -> Option<Self> {
-                Some(<Self as $crate::decode::Section>::read(Some(node), cx))
-            }
-
-            fn schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                <Self as $crate::decode::Section>::schema(generator)
-            }
-        }
     };
 
     (@strict) => { false };
     (@strict strict) => { true };
 
-    (@type required $ty:ty) => { Option<$ty> };
-    (@type optional $ty:ty) => { Option<$ty> };
-    (@type defaults $ty:ty) => { $ty };
-    (@type section $ty:ty) => { $ty };
+    (@type required $ty:ty) => { Option<section!(@type defaults $ty)> };
+    (@type optional $ty:ty) => { Option<section!(@type defaults $ty)> };
+    (@type $mode:ident $ty:ty) => { <$ty as $crate::decode::Decode>::Value };
 
     (@is_required required $ty:ty) => { true };
-    (@is_required optional $ty:ty) => { false };
-    (@is_required defaults $ty:ty) => { false };
     (@is_required section $ty:ty) => { <$ty as $crate::decode::Section>::has_required() };
+    (@is_required $mode:ident $ty:ty) => { false };
 
     (@read required $ty:ty, $cx:ident, $fields:ident, $key:literal) => { $cx.required::<$ty>(&$fields, $key) };
     (@read optional $ty:ty, $cx:ident, $fields:ident, $key:literal) => { $cx.optional::<$ty>(&$fields, $key) };
@@ -144,27 +173,19 @@ macro_rules! section {
     (@read section $ty:ty, $cx:ident, $fields:ident, $key:literal) => { $cx.section::<$ty>(&$fields, $key) };
 
     (@schema required $ty:ty, $generator:ident) => { <$ty as $crate::decode::Decode>::schema($generator) };
-    (@schema optional $ty:ty, $generator:ident) => {
-        $crate::section::nullable(<$ty as $crate::decode::Decode>::schema($generator))
-    };
-    (@schema defaults $ty:ty, $generator:ident) => {
-        $crate::section::nullable(<$ty as $crate::decode::Decode>::schema($generator))
-    };
     (@schema section $ty:ty, $generator:ident) => {{
-        let schema = <$ty as $crate::decode::Section>::schema($generator);
+        let schema = <$ty as $crate::decode::Decode>::schema($generator);
         if <$ty as $crate::decode::Section>::has_required() {
             schema
         } else {
             $crate::section::nullable(schema)
         }
     }};
+    (@schema $mode:ident $ty:ty, $generator:ident) => {
+        $crate::section::nullable(<$ty as $crate::decode::Decode>::schema($generator))
+    };
 
-    (@default required $ty:ty) => { None };
-    (@default optional $ty:ty) => { None };
-    (@default section $ty:ty) => { None };
-    (@default defaults $ty:ty, $default:expr) => {{
-        let default: $ty = $default;
-        serde_json::to_value(&default).ok()
-    }};
+    (@default defaults $ty:ty, $default:expr) => { <$ty as $crate::decode::Decode>::as_written(&$default) };
+    (@default $mode:ident $ty:ty) => { None };
 }
 pub(crate) use section;

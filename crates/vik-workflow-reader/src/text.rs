@@ -39,6 +39,14 @@ pub(crate) fn choices<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     }
 }
 
+/// Returns a hint at the known names for an unknown one: the nearest, or the first ones.
+pub(crate) fn known_names(name: &str, known: &[&str]) -> Option<String> {
+    did_you_mean(name, known.iter().copied()).or_else(|| {
+        let some = choices(known.iter().copied().take(10));
+        (!known.is_empty()).then(|| format!("available: {some}"))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,7 +12,7 @@ use super::check::Check;
 use super::decode::{Cx, Decode, ISSUES, Section as _};
 use super::file::Issues;
 use super::section::section;
-use super::values::{CommandLine, Text, decode_variants};
+use super::values::{CommandLine, decode_variants};
 
 /// The beginnings of expressions in templates.
 const TEMPLATE_MARKS: [&str; 3] = ["{{", "{%", "{#"];
@@ -45,15 +45,12 @@ section! {
     /// folder of the workflow file.
     "command" command: required CommandLine;
     instead {
-        "program" => "did you mean `command`?",
-        "cmd" => "did you mean `command`?",
-        "run" => "did you mean `command`?",
+        "program" | "cmd" | "run" => "did you mean `command`?",
     }
 }
 
 /// The program, and its arguments before the verb.
-#[derive(Clone, Debug)]
-pub(crate) struct Tracker(Vec<String>);
+pub(crate) struct Tracker;
 
 /// The shell commands that a tracker supplies.
 #[derive(Clone, Debug)]
@@ -67,7 +64,9 @@ pub(crate) struct TrackerCommands {
 }
 
 impl Decode for Tracker {
-    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+    type Value = Vec<String>;
+
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Vec<String>> {
         if matches!(node.kind, Kind::Scalar(_)) {
             let name = match BuiltInTracker::decode(node, cx)? {
                 BuiltInTracker::Files => "files",
@@ -75,23 +74,21 @@ impl Decode for Tracker {
                 BuiltInTracker::Gitlab => "gitlab",
                 BuiltInTracker::Redmine => "redmine",
             };
-            return Some(Self(["vik", "tracker", name].map(str::to_owned).into()));
+            return Some(["vik", "tracker", name].map(str::to_owned).into());
         }
-        let CommandLine(args) = TrackerProgram::read(Some(node), cx).command?;
+        let args = TrackerProgram::read(Some(node), cx).command?;
         let problem = if args.is_empty() {
             ("empty_value", "the command of the tracker is empty")
         } else if args.iter().any(|arg| has_template(arg)) {
             ("bad_text", "the command of a tracker cannot contain a template")
         } else {
-            return Some(Self(args));
+            return Some(args);
         };
-        let diagnostic = cx.error(problem.0, node, problem.1);
-        cx.sink.push(diagnostic);
-        None
+        cx.refuse(cx.error(problem.0, node, problem.1))
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
-        let mut schema = <TrackerProgram as Decode>::schema(generator);
+        let mut schema = TrackerProgram::schema(generator);
         // With several types, each keyword applies to its own type.
         schema.insert("type".to_owned(), json!(["object", "string"]));
         schema.insert("pattern".to_owned(), "^(files|github|gitlab|redmine)$".into());
@@ -183,19 +180,18 @@ impl Check<'_> {
                 self.report_at_key(diagnostic);
             }
         }
-        if let Some(tracker) = issues.tracker.take() {
-            let Tracker(args) = tracker;
+        if let Some(args) = issues.tracker.take() {
             let program: Vec<_> = args.iter().map(|arg| shell_quoted(arg)).collect();
             let commands = TrackerCommands {
                 program: program.join(" "),
                 args,
-                secrets: issues.pull.secrets.0.clone(),
+                secrets: issues.pull.secrets.clone(),
             };
-            issues.pull.command = Some(Text(commands.list()));
-            issues.show.command = Some(Text(commands.show()));
+            issues.pull.command = Some(commands.list());
+            issues.show.command = Some(commands.show());
             self.tracker = Some(commands);
             if self.places.is_absent("issues.show.secrets") {
-                issues.show.secrets.0.clone_from(&issues.pull.secrets.0);
+                issues.show.secrets.clone_from(&issues.pull.secrets);
             }
         }
     }
@@ -204,10 +200,10 @@ impl Check<'_> {
     pub(super) fn start_state(
         &mut self,
         path: &str,
-        state: Option<Text>,
+        state: Option<String>,
         states: &[String],
     ) -> Option<StartState> {
-        let state = state?.0;
+        let state = state?;
         if states.is_empty() {
             // Reported as a missing key.
             return None;

@@ -1,10 +1,10 @@
 //! The types of values in a workflow file, each with its reader and its schema.
 
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use vik_core::approval::OnTimeout;
 use vik_core::duration::Span;
@@ -21,16 +21,16 @@ use super::text::{choices, did_you_mean, quoted};
 /// The maximum span: adding it to any clock cannot overflow.
 const MAX_SPAN: Duration = Duration::from_secs(10 * 366 * 86_400);
 
-#[derive(Clone, Debug, Serialize)]
-#[serde(transparent)]
-pub(crate) struct Text(pub(crate) String);
+pub(crate) struct Text;
 
 impl Decode for Text {
-    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+    type Value = String;
+
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<String> {
         let scalar = cx.scalar(node, "a string")?;
         if scalar.value != Value::Text {
-            let diagnostic = cx
-                .error(
+            return cx.refuse(
+                cx.error(
                     "wrong_type",
                     node,
                     format!("expected a string, found {}", describe(node)),
@@ -38,17 +38,14 @@ impl Decode for Text {
                 .hint(format!(
                     "quote the value: \"{}\"",
                     quoted(&scalar.text).trim_matches('`')
-                ));
-            cx.sink.push(diagnostic);
-            return None;
+                )),
+            );
         }
         if scalar.text.trim().is_empty() {
-            let diagnostic = cx.error("empty_value", node, "the string is empty");
-            cx.sink.push(diagnostic);
-            return None;
+            return cx.refuse(cx.error("empty_value", node, "the string is empty"));
         }
         no_nul(&scalar.text, node, cx)?;
-        Some(Self(scalar.text.clone()))
+        Some(scalar.text.clone())
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
@@ -58,19 +55,20 @@ impl Decode for Text {
 
 /// A path as written: absolute, below the home directory (`~/`), or relative to a folder that
 /// depends on the key.
-#[derive(Clone, Debug, Serialize)]
-#[serde(transparent)]
-pub(crate) struct PathText(pub(crate) String);
+pub(crate) struct PathText;
 
 impl Decode for PathText {
-    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
-        let Text(path) = Text::decode(node, cx)?;
-        let why = unexpanded(&path);
-        if let Some(why) = why {
-            let diagnostic = cx.error("bad_path", node, format!("invalid path {}", quoted(&path)));
-            cx.sink.push(diagnostic.hint(why));
+    type Value = String;
+
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<String> {
+        let path = Text::decode(node, cx)?;
+        match unexpanded(&path) {
+            Some(why) => cx.refuse(
+                cx.error("bad_path", node, format!("invalid path {}", quoted(&path)))
+                    .hint(why),
+            ),
+            None => Some(path),
         }
-        why.is_none().then_some(Self(path))
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
@@ -95,9 +93,7 @@ pub(crate) fn unexpanded(path: &str) -> Option<&'static str> {
 /// Checks that a text contains no NUL, which would end it in files, arguments and variables.
 pub(crate) fn no_nul(text: &str, node: &Node, cx: &mut Cx<'_>) -> Option<()> {
     if text.contains('\0') {
-        let diagnostic = cx.error("bad_text", node, "the string contains a NUL character");
-        cx.sink.push(diagnostic);
-        return None;
+        return cx.refuse(cx.error("bad_text", node, "the string contains a NUL character"));
     }
     Some(())
 }
@@ -106,51 +102,39 @@ pub(crate) fn no_nul(text: &str, node: &Node, cx: &mut Cx<'_>) -> Option<()> {
 pub(crate) fn written(node: &Node, cx: &mut Cx<'_>, code: &'static str) -> Option<String> {
     let scalar = cx.scalar(node, "a string, a number or a boolean")?;
     if scalar.value == Value::Null {
-        let diagnostic = cx
-            .error(code, node, "the value is missing")
-            .hint("write `\"\"` for an empty string");
-        cx.sink.push(diagnostic);
-        return None;
+        return cx.refuse(
+            cx.error(code, node, "the value is missing")
+                .hint("write `\"\"` for an empty string"),
+        );
     }
     no_nul(&scalar.text, node, cx)?;
     Some(scalar.text.clone())
 }
 
 /// A whole number of at least `MIN`.
-#[derive(Clone, Copy, Debug, Serialize)]
-#[serde(transparent)]
-pub(crate) struct Whole<const MIN: u64, const MAX: u64>(pub(crate) u64);
+pub(crate) struct Whole<T, const MIN: u64, const MAX: u64>(PhantomData<T>);
 
 /// A count that is at least one.
-pub(crate) type Count = Whole<1, { u32::MAX as u64 }>;
+pub(crate) type Count = Whole<u32, 1, { u32::MAX as u64 }>;
 
-impl Count {
-    pub(crate) fn get(self) -> u32 {
-        u32::try_from(self.0).unwrap_or(u32::MAX)
-    }
-}
+impl<T: TryFrom<u64>, const MIN: u64, const MAX: u64> Decode for Whole<T, MIN, MAX> {
+    type Value = T;
 
-impl<const MIN: u64, const MAX: u64> Decode for Whole<MIN, MAX> {
-    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<T> {
         let wanted = "a whole number";
         match cx.scalar(node, wanted)?.value {
             Value::Int(number) => match u64::try_from(number) {
-                Ok(number) if (MIN..=MAX).contains(&number) => Some(Self(number)),
+                Ok(number) if (MIN..=MAX).contains(&number) => T::try_from(number).ok(),
                 _ => {
                     let bound = if number < i128::from(MIN) {
                         format!("at least {MIN}")
                     } else {
                         format!("at most {MAX}")
                     };
-                    let diagnostic = cx.error("out_of_range", node, format!("expected {bound}"));
-                    cx.sink.push(diagnostic);
-                    None
+                    cx.refuse(cx.error("out_of_range", node, format!("expected {bound}")))
                 }
             },
-            _ => {
-                cx.wrong_type(node, wanted);
-                None
-            }
+            _ => cx.wrong_type(node, wanted),
         }
     }
 
@@ -164,14 +148,13 @@ impl<const MIN: u64, const MAX: u64> Decode for Whole<MIN, MAX> {
 }
 
 impl Decode for bool {
+    type Value = Self;
+
     fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
         let wanted = "`true` or `false`";
         match cx.scalar(node, wanted)?.value {
             Value::Bool(value) => Some(value),
-            _ => {
-                cx.wrong_type(node, wanted);
-                None
-            }
+            _ => cx.wrong_type(node, wanted),
         }
     }
 
@@ -181,6 +164,8 @@ impl Decode for bool {
 }
 
 impl Decode for Span {
+    type Value = Self;
+
     fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
         const HINT: &str = "write `30s`, `5m`, `1h30m`, or a number of seconds";
         let scalar = cx.scalar(node, "a duration")?;
@@ -192,35 +177,30 @@ impl Decode for Span {
                     _ => f64::NAN,
                 };
                 if seconds < 0.0 {
-                    let diagnostic = cx
-                        .error("out_of_range", node, "the duration is negative")
-                        .hint(HINT);
-                    cx.sink.push(diagnostic);
-                    return None;
+                    return cx.refuse(
+                        cx.error("out_of_range", node, "the duration is negative")
+                            .hint(HINT),
+                    );
                 }
                 Duration::try_from_secs_f64(seconds).map_or(None, |duration| Some(Span(duration)))
             }
             Value::Text => scalar.text.parse().ok(),
             Value::Bool(_) | Value::Null => {
-                cx.wrong_type(node, "a duration");
-                return None;
+                return cx.wrong_type(node, "a duration");
             }
         };
         let Some(span) = span else {
-            let diagnostic = cx
-                .error(
+            return cx.refuse(
+                cx.error(
                     "bad_duration",
                     node,
                     format!("invalid duration {}", quoted(&scalar.text)),
                 )
-                .hint(HINT);
-            cx.sink.push(diagnostic);
-            return None;
+                .hint(HINT),
+            );
         };
         if span.0 > MAX_SPAN {
-            let diagnostic = cx.error("out_of_range", node, "the duration is longer than ten years");
-            cx.sink.push(diagnostic);
-            return None;
+            return cx.refuse(cx.error("out_of_range", node, "the duration is longer than ten years"));
         }
         Some(span)
     }
@@ -231,21 +211,20 @@ impl Decode for Span {
 }
 
 /// A duration above zero.
-#[derive(Clone, Copy, Debug, Serialize)]
-#[serde(transparent)]
-pub(crate) struct Positive(pub(crate) Span);
+pub(crate) struct Positive;
 
 impl Decode for Positive {
-    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+    type Value = Span;
+
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Span> {
         let span = Span::decode(node, cx)?;
         if span.0.is_zero() {
-            let diagnostic = cx
-                .error("out_of_range", node, "expected a duration longer than zero")
-                .hint("zero does not mean `no limit`; write a long duration, such as `30d`");
-            cx.sink.push(diagnostic);
-            return None;
+            return cx.refuse(
+                cx.error("out_of_range", node, "expected a duration longer than zero")
+                    .hint("zero does not mean `no limit`; write a long duration, such as `30d`"),
+            );
         }
-        Some(Self(span))
+        Some(span)
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
@@ -288,19 +267,20 @@ pub(crate) fn decode_variant<T: JsonSchema + DeserializeOwned>(
         Some((_, new)) => Some(format!("did you mean {}?", quoted(new))),
         None => did_you_mean(&scalar.text, names()),
     };
-    let diagnostic = cx
-        .error(code, node, format!("unknown value {}", quoted(&scalar.text)))
-        .hint(hint.map_or_else(
-            || format!("expected {wanted}"),
-            |hint| format!("{hint} Expected {wanted}"),
-        ));
-    cx.sink.push(diagnostic);
-    None
+    cx.refuse(
+        cx.error(code, node, format!("unknown value {}", quoted(&scalar.text)))
+            .hint(hint.map_or_else(
+                || format!("expected {wanted}"),
+                |hint| format!("{hint} Expected {wanted}"),
+            )),
+    )
 }
 
 macro_rules! decode_variants {
     ($($ty:ty, $code:literal, $instead:expr;)+) => {
         $(impl $crate::decode::Decode for $ty {
+            type Value = Self;
+
             fn decode(node: &vik_yaml::Node, cx: &mut $crate::decode::Cx<'_>) -> Option<Self> {
                 $crate::values::decode_variant(node, cx, $code, &$instead)
             }
@@ -334,9 +314,7 @@ decode_variants! {
 }
 
 /// `agents.N.env`: variables and their values.
-#[derive(Clone, Debug, Default, Serialize)]
-#[serde(transparent)]
-pub(crate) struct Env(pub(crate) BTreeMap<String, String>);
+pub(crate) struct Env;
 
 const ENV_PATTERN: &str = r"^[^=\u0000-\u001f\u007f]+$";
 
@@ -353,10 +331,11 @@ pub(crate) fn env_name(name: &str) -> Option<Diagnostic> {
 }
 
 impl Decode for Env {
-    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+    type Value = BTreeMap<String, String>;
+
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<BTreeMap<String, String>> {
         let Kind::Map(entries) = &node.kind else {
-            cx.wrong_type(node, "a map of variable names to values");
-            return None;
+            return cx.wrong_type(node, "a map of variable names to values");
         };
         let mut env = BTreeMap::new();
         for entry in entries {
@@ -370,7 +349,7 @@ impl Decode for Env {
                 }
             });
         }
-        Some(Self(env))
+        Some(env)
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
@@ -383,25 +362,25 @@ impl Decode for Env {
 }
 
 /// `agents.N.env_pass`: names of variables.
-#[derive(Clone, Debug, Default, Serialize)]
-#[serde(transparent)]
-pub(crate) struct EnvNames(pub(crate) Vec<String>);
+pub(crate) struct EnvNames;
 
 impl Decode for EnvNames {
-    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+    type Value = Vec<String>;
+
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Vec<String>> {
         let items = list(node, cx, "a list of names", "[NAME]")?;
         let mut names = Vec::with_capacity(items.len());
         for item in items {
             let Some(name) = Text::decode(item, cx) else {
                 continue;
             };
-            if let Some(mut diagnostic) = env_name(&name.0) {
+            if let Some(mut diagnostic) = env_name(&name) {
                 diagnostic.path = cx.path();
                 cx.sink.push(diagnostic.place(cx.blame(item)));
             }
-            names.push(name.0);
+            names.push(name);
         }
-        Some(Self(names))
+        Some(names)
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
@@ -410,18 +389,18 @@ impl Decode for EnvNames {
 }
 
 /// The name of a variable.
-#[derive(Clone, Debug)]
-pub(crate) struct EnvName(pub(crate) String);
+pub(crate) struct EnvName;
 
 impl Decode for EnvName {
-    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
-        let Text(name) = Text::decode(node, cx)?;
+    type Value = String;
+
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<String> {
+        let name = Text::decode(node, cx)?;
         if let Some(mut diagnostic) = env_name(&name) {
             diagnostic.path = cx.path();
-            cx.sink.push(diagnostic.place(cx.blame(node)));
-            return None;
+            return cx.refuse(diagnostic.place(cx.blame(node)));
         }
-        Some(Self(name))
+        Some(name)
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
@@ -429,30 +408,42 @@ impl Decode for EnvName {
     }
 }
 
-/// `issue.terminal_states`: states of issues.
-#[derive(Clone, Debug, Default, Serialize)]
-#[serde(transparent)]
-pub(crate) struct States(pub(crate) Vec<String>);
+macro_rules! lists_of_texts {
+    ($($(#[doc = $doc:literal])+ $name:ident, $wanted:literal, $example:literal;)+) => {
+        $($(#[doc = $doc])+
+        pub(crate) struct $name;
 
-impl Decode for States {
-    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
-        let items = list(node, cx, "a list of states", "[done, closed]")?;
-        let states: Vec<_> = items.iter().map(|item| Text::decode(item, cx)).collect();
-        Some(Self(states.into_iter().flatten().map(|state| state.0).collect()))
-    }
+        impl Decode for $name {
+            type Value = Vec<String>;
 
-    fn schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "array", "items": { "type": "string", "minLength": 1 } })
-    }
+            fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Vec<String>> {
+                let items = list(node, cx, $wanted, $example)?;
+                Some(items.iter().filter_map(|item| Text::decode(item, cx)).collect())
+            }
+
+            fn schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({ "type": "array", "items": { "type": "string", "minLength": 1 } })
+            }
+        })+
+    };
+}
+
+lists_of_texts! {
+    /// `issue.terminal_states`: states of issues.
+    States, "a list of states", "[done, closed]";
+    /// `issue.stages.S.when.labels`: labels of issues.
+    Labels, "a list of labels", "[agent]";
+    /// A list of sentences or names.
+    Texts, "a list of strings", "[one, another]";
 }
 
 /// `agents.N.command`: a program and its arguments.
-#[derive(Clone, Debug, Default, Serialize)]
-#[serde(transparent)]
-pub(crate) struct CommandLine(pub(crate) Vec<String>);
+pub(crate) struct CommandLine;
 
 impl Decode for CommandLine {
-    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+    type Value = Vec<String>;
+
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Vec<String>> {
         let items = list(
             node,
             cx,
@@ -465,11 +456,9 @@ impl Decode for CommandLine {
             .collect();
         let args = args.into_iter().collect::<Option<Vec<_>>>()?;
         if args.first().is_some_and(|program| program.trim().is_empty()) {
-            let diagnostic = cx.error("empty_value", &items[0], "the program name is empty");
-            cx.sink.push(diagnostic);
-            return None;
+            return cx.refuse(cx.error("empty_value", &items[0], "the program name is empty"));
         }
-        Some(Self(args))
+        Some(args)
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
@@ -480,16 +469,13 @@ impl Decode for CommandLine {
 pub(crate) fn list<'n>(node: &'n Node, cx: &mut Cx<'_>, wanted: &str, example: &str) -> Option<&'n [Node]> {
     match &node.kind {
         Kind::List(items) => Some(items),
-        _ => {
-            let diagnostic = cx
-                .error(
-                    "wrong_type",
-                    node,
-                    format!("expected {wanted}, found {}", describe(node)),
-                )
-                .hint(format!("write it as `{example}`"));
-            cx.sink.push(diagnostic);
-            None
-        }
+        _ => cx.refuse(
+            cx.error(
+                "wrong_type",
+                node,
+                format!("expected {wanted}, found {}", describe(node)),
+            )
+            .hint(format!("write it as `{example}`")),
+        ),
     }
 }

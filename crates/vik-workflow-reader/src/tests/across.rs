@@ -1,87 +1,51 @@
 //! Limits, and what one section says about another.
 
-use super::codes::{found, one};
+use super::codes::found;
 use super::*;
 
 #[test]
 fn limits_are_above_zero_and_below_the_absurd() {
     const ZERO: &str = "write `null` for no limit, or use `vik pause` to stop all work";
-    let top = |text: &str, column| {
-        one(
-            &[("agents:\n", &format!("{text}\nagents:\n"))],
-            "out_of_range",
-            1,
-            column,
-        )
-    };
-    let issue = |text: &str, column| {
-        one(
-            &[("  stages:", &format!("  {text}\n  stages:"))],
-            "out_of_range",
-            9,
-            column,
-        )
-    };
-    let stage = |text: &str, column| {
-        one(
-            &[("agent:", &format!("{text}\n      agent:"))],
-            "out_of_range",
-            13,
-            column,
-        )
-    };
-    let agent = |text: &str, column| {
-        one(
-            &[("model:", &format!("{text}\n    model:"))],
-            "out_of_range",
-            4,
-            column,
-        )
-    };
     for finding in [
-        top("limits: {usd_per_day: 0}", 23),
-        top("limits: {usd_per_day: -0.0}", 23),
-        top("limits: {tokens_per_day: 0}", 26),
-        top("loop: {pressure: {min_available_memory: 0}}", 41),
-        issue("limits: {usd: 0}", 17),
-        issue("limits: {tokens: 0}", 20),
-        stage("limits: {usd: 0}", 21),
-        stage("limits: {tokens: 0}", 24),
-        stage("max_concurrency: 0", 24),
-        agent("max_concurrency: 0", 22),
+        top("limits: {usd_per_day: ^0}", "out_of_range"),
+        top("limits: {usd_per_day: ^-0.0}", "out_of_range"),
+        top("limits: {tokens_per_day: ^0}", "out_of_range"),
+        top("loop: {pressure: {min_available_memory: ^0}}", "out_of_range"),
+        issue("limits: {usd: ^0}", "out_of_range"),
+        issue("limits: {tokens: ^0}", "out_of_range"),
+        stage("limits: {usd: ^0}", "out_of_range"),
+        stage("limits: {tokens: ^0}", "out_of_range"),
+        stage("max_concurrency: ^0", "out_of_range"),
+        agent("max_concurrency: ^0", "out_of_range"),
     ] {
         assert_eq!(finding.hint.as_deref(), Some(ZERO), "{finding:?}");
     }
-    assert!(
-        issue("limits: {attempts: 0}", 22)
-            .hint
-            .unwrap()
-            .contains("vik pause")
-    );
+    let attempts = issue("limits: {attempts: ^0}", "out_of_range");
+    assert!(attempts.hint.unwrap().contains("vik pause"));
     for absurd in ["-1", ".inf", ".nan", "1000001", "1e300", "0.0000001"] {
-        stage(&format!("limits: {{usd: {absurd}}}"), 21);
-        agent(&format!("estimate: {{usd: {absurd}}}"), 21);
+        stage(&format!("limits: {{usd: ^{absurd}}}"), "out_of_range");
+        agent(&format!("estimate: {{usd: ^{absurd}}}"), "out_of_range");
     }
-    top("limits: {tokens_per_day: 1000000000001}", 26);
-    top("limits: {tokens_per_day: -1}", 26);
-    top("loop: {pressure: {max_memory_pressure: 0}}", 40);
-    top("loop: {pressure: {max_memory_pressure: 101}}", 40);
-    top("loop: {pressure: {max_memory_pressure: .nan}}", 40);
-    issue("limits: {attempts: 100001}", 22);
-    let pressure = "loop: {pressure: {min_available_memory: 2 gigs}}\nagents:\n";
-    one(&[("agents:\n", pressure)], "bad_size", 1, 41);
+    for absurd in [
+        "limits: {tokens_per_day: ^1000000000001}",
+        "limits: {tokens_per_day: ^-1}",
+        "loop: {pressure: {max_memory_pressure: ^0}}",
+        "loop: {pressure: {max_memory_pressure: ^101}}",
+        "loop: {pressure: {max_memory_pressure: ^.nan}}",
+    ] {
+        top(absurd, "out_of_range");
+    }
+    issue("limits: {attempts: ^100001}", "out_of_range");
+    top("loop: {pressure: {min_available_memory: ^2 gigs}}", "bad_size");
     // Nothing at all may cost nothing.
-    let free = load(&minimal_with(&[(
-        "model:",
-        "estimate: {usd: 0, tokens: 0}\n    model:",
-    )]));
-    assert_eq!(free.diagnostics, []);
+    let free = ("model:", "estimate: {usd: 0, tokens: 0}\n    model:");
+    assert_eq!(load(&minimal_with(&[free])).diagnostics, []);
 }
 
 #[test]
 fn stage_of_a_terminal_state_is_an_error() {
     let states = ("  stages:", "  terminal_states: [done, todo]\n  stages:");
-    let finding = one(&[states], "terminal_stage", 13, 16);
+    let finding = one(&[states, ("state: todo", "state: ^todo")], "terminal_stage");
     assert_eq!(finding.severity, Severity::Error);
     assert_eq!((finding.related[0].line, finding.related[0].column), (9, 27));
     let other = ("  stages:", "  terminal_states: [Todo]\n  stages:");
@@ -96,26 +60,17 @@ fn stage_takes_several_states_and_labels() {
     let when = loaded.workflow.unwrap().issue.stages[0].when.clone();
     assert_eq!(when.states, ["todo", "doing"]);
     assert_eq!(when.labels, ["Agent"]);
-    one(
-        &[("state: todo", "state: [todo, todo]")],
-        "duplicate_state",
-        12,
-        23,
-    );
-    one(&[("state: todo", "state: []")], "empty_value", 12, 9);
+    one(&[("state: todo", "state: [todo, ^todo]")], "duplicate_state");
+    one(&[("state: todo", "^state: []")], "empty_value");
     // A misspelled key must not let agents work on all issues.
     let misspelled = one(
-        &[("state: todo", "label: x\n        state: todo")],
+        &[("state: todo", "^label: x\n        state: todo")],
         "unknown_key",
-        12,
-        9,
     );
     assert_eq!(misspelled.severity, Severity::Error);
     one(
-        &[("state: todo", "labels: x\n        state: todo")],
+        &[("state: todo", "labels: ^x\n        state: todo")],
         "wrong_type",
-        12,
-        17,
     );
 }
 
@@ -142,16 +97,17 @@ fn state_of_a_stage_with_several_belongs_to_no_other() {
 
 #[test]
 fn cost_limit_needs_a_price() {
+    let codex = ("codex:", "^codex:");
     let day = ("agents:\n", "limits: {usd_per_day: 5}\nagents:\n");
-    let finding = one(&[day], "no_price", 3, 3);
+    let finding = one(&[codex, day], "no_price");
     assert_eq!(finding.severity, Severity::Warning);
     assert!(finding.message.contains("`codex`"), "{}", finding.message);
     let life = ("  stages:", "  limits: {usd: 5}\n  stages:");
-    one(&[life], "no_price", 2, 3);
+    one(&[codex, life], "no_price");
     let attempt = ("agent:", "limits: {usd: 5}\n      agent:");
-    one(&[attempt], "no_price", 2, 3);
+    one(&[codex, attempt], "no_price");
     let command = ("runtime: codex", "runtime: command\n    command: [x]");
-    one(&[attempt, command], "no_price", 2, 3);
+    one(&[codex, attempt, command], "no_price");
     for settled in [
         ("model:", "price: {input: 1}\n    model:"),
         ("runtime: codex", "runtime: claude_code"),

@@ -54,12 +54,3 @@ fn approve_errors_have_positions() {
     let finding = only(&asked, "cannot_ask");
     assert_eq!(finding.path, "issue.stages.plan.approve.calls");
 }
-
-#[test]
-fn workflow_stored_without_approvals_is_read() {
-    let workflow = load(MINIMAL).workflow.unwrap();
-    let mut kept = serde_json::to_value(&workflow).unwrap();
-    let stage = kept["issue"]["stages"][0].as_object_mut().unwrap();
-    assert!(stage.remove("approve").is_some());
-    assert_eq!(serde_json::from_value::<Workflow>(kept).unwrap(), workflow);
-}

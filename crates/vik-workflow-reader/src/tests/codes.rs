@@ -10,41 +10,16 @@ pub(super) fn found(text: &str) -> Vec<(&'static str, u32, u32)> {
         .collect()
 }
 
-#[track_caller]
-pub(super) fn one(replacements: &[(&str, &str)], code: &'static str, line: u32, column: u32) -> Diagnostic {
-    let loaded = load(&minimal_with(replacements));
-    assert_eq!(
-        loaded.diagnostics.len(),
-        1,
-        "{}",
-        loaded.render("workflow.yml", false)
-    );
-    let finding = loaded.diagnostics[0].clone();
-    assert_eq!(
-        (finding.code, finding.line, finding.column),
-        (code, line, column),
-        "{finding:?}"
-    );
-    finding
-}
-
 /// A slip must not leave a wall, a rule or a limit out.
 #[test]
 fn unknown_keys_of_protecting_sections_are_errors() {
     for (text, hint) in [
-        (
-            "sandbox: {netwrok: off}\n    model:",
-            Some("did you mean `network`?"),
-        ),
-        (
-            "sandbox: {processes: 3}\n    model:",
-            Some("did you mean `pids`?"),
-        ),
-        ("sandbox: {zzzz: 3}\n    model:", None),
-        ("sandbx: off\n    model:", Some("did you mean `sandbox`?")),
+        ("sandbox: {^netwrok: off}", Some("did you mean `network`?")),
+        ("sandbox: {^processes: 3}", Some("did you mean `pids`?")),
+        ("sandbox: {^zzzz: 3}", None),
+        ("^sandbx: off", Some("did you mean `sandbox`?")),
     ] {
-        let loaded = load(&minimal_with(&[("model:", text)]));
-        let finding = only(&loaded, "unknown_key");
+        let finding = agent(text, "unknown_key");
         assert_eq!(
             (finding.severity, finding.hint.as_deref()),
             (Severity::Error, hint),
@@ -52,108 +27,61 @@ fn unknown_keys_of_protecting_sections_are_errors() {
         );
     }
     for text in [
-        "aprove: {before: true}",
-        "limit: {usd: 3}",
-        "limits: {dollars: 3}",
-        "output: {comment: {run: a}}",
-        "intents: {owned_scope: [a]}",
+        "^aprove: {before: true}",
+        "^limit: {usd: 3}",
+        "limits: {^dollars: 3}",
+        "^output: {comment: {run: a}}",
+        "^intents: {owned_scope: [a]}",
     ] {
-        let loaded = load(&minimal_with(&[(
-            "agent: codex\n",
-            &format!("agent: codex\n      {text}\n"),
-        )]));
-        assert_eq!(only(&loaded, "unknown_key").severity, Severity::Error, "{text}");
+        assert_eq!(stage(text, "unknown_key").severity, Severity::Error, "{text}");
     }
 }
 
 #[test]
 fn unknown_keys_are_warnings_with_a_suggestion() {
-    let finding = one(&[("model:", "modl: x\n    model:")], "unknown_key", 4, 5);
+    let finding = agent("^modl: x", "unknown_key");
     assert_eq!(finding.hint.as_deref(), Some("did you mean `model`?"));
     assert_eq!(finding.path, "agents.codex.modl");
     assert_eq!((finding.severity, finding.end_column), (Severity::Warning, 9));
-    let finding = one(
-        &[("agents:\n", "loop: {wait_ms: 5}\nagents:\n")],
-        "unknown_key",
-        1,
-        8,
-    );
+    let finding = top("loop: {^wait_ms: 5}", "unknown_key");
     assert_eq!(
         finding.hint.as_deref(),
         Some("set the wait between two pulls in `issues.pull.idle_sec`")
     );
-    assert_eq!(
-        one(&[("agents:\n", "zzzz: 1\nagents:\n")], "unknown_key", 1, 1).hint,
-        None
-    );
+    assert_eq!(top("^zzzz: 1", "unknown_key").hint, None);
 }
 
 #[test]
 fn missing_keys_are_shown_where_they_should_be() {
-    let finding = one(&[("    command: ./issues-json\n", "")], "missing_key", 6, 3);
+    let pull = ("pull:\n    command: ./issues-json\n", "^pull:\n");
+    let finding = one(&[pull], "missing_key");
     assert_eq!(finding.message, "`issues.pull.command` is missing");
     assert_eq!(finding.path, "issues.pull.command");
-    one(&[("command: ./issues-json", "command:")], "missing_key", 7, 5);
-    one(
-        &[("      when:\n        state: todo\n", "")],
-        "missing_key",
-        10,
-        5,
-    );
-    one(&[("    model: gpt-5.5\n", "")], "missing_key", 2, 3);
-    one(&[("runtime: codex", "runtime: command")], "missing_key", 2, 3);
-    one(
-        &[("runtime: codex", "runtime: command\n    command: []")],
-        "missing_key",
-        4,
-        5,
-    );
+    one(&[("command: ./issues-json", "^command:")], "missing_key");
+    let when = ("plan:\n      when:\n        state: todo\n", "^plan:\n");
+    one(&[when], "missing_key");
+    let codex = ("codex:", "^codex:");
+    one(&[codex, ("    model: gpt-5.5\n", "")], "missing_key");
+    one(&[codex, ("runtime: codex", "runtime: command")], "missing_key");
+    let empty = "runtime: command\n    ^command: []";
+    one(&[("runtime: codex", empty)], "missing_key");
     assert_eq!(found("x-a: 1\n"), [("missing_key", 1, 1); 3]);
 }
 
 #[test]
 fn types_are_checked_and_nothing_is_coerced_silently() {
-    assert_eq!(
-        one(&[("state: todo", "state: 7")], "wrong_type", 12, 16)
-            .hint
-            .as_deref(),
-        Some("quote the value: \"7\"")
-    );
-    one(&[("state: todo", "state: true")], "wrong_type", 12, 16);
-    one(&[("state: todo", "state: {a: b}")], "wrong_type", 12, 9);
-    one(
-        &[("when:\n        state: todo", "when: todo")],
-        "wrong_type",
-        11,
-        13,
-    );
-    one(
-        &[("agents:\n", "loop: {max_iterations: 1.5}\nagents:\n")],
-        "wrong_type",
-        1,
-        24,
-    );
-    one(&[("agent:", "parallel: yes\n      agent:")], "wrong_type", 13, 17);
-    one(
-        &[("  stages:", "  terminal_states: [7]\n  stages:")],
-        "wrong_type",
-        9,
-        21,
-    );
-    one(&[("agents:\n", "loop: [1]\nagents:\n")], "wrong_type", 1, 1);
-    one(&[("model:", "args: [a]\n    model:")], "wrong_type", 4, 5);
-    one(
-        &[("model:", "command: my-agent --flag\n    model:")],
-        "wrong_type",
-        4,
-        14,
-    );
-    one(
-        &[("model:", "price: {input: x}\n    model:")],
-        "wrong_type",
-        4,
-        20,
-    );
+    let finding = one(&[("state: todo", "state: ^7")], "wrong_type");
+    assert_eq!(finding.hint.as_deref(), Some("quote the value: \"7\""));
+    one(&[("state: todo", "state: ^true")], "wrong_type");
+    one(&[("state: todo", "^state: {a: b}")], "wrong_type");
+    one(&[("when:\n        state: todo", "when: ^todo")], "wrong_type");
+    top("loop: {max_iterations: ^1.5}", "wrong_type");
+    top("^loop: [1]", "wrong_type");
+    issue("terminal_states: [^7]", "wrong_type");
+    stage("parallel: ^yes", "wrong_type");
+    agent("^args: [a]", "wrong_type");
+    agent("command: ^my-agent --flag", "wrong_type");
+    agent("price: {input: ^x}", "wrong_type");
     assert_eq!(found("just text\n"), [("wrong_type", 1, 1)]);
     assert_eq!(found("- a\n")[0].0, "wrong_type");
 }
@@ -166,155 +94,65 @@ fn yaml_1_1_booleans_are_text() {
     ]));
     assert_eq!(loaded.diagnostics, []);
     assert_eq!(loaded.workflow.unwrap().issue.stages[0].when.first_state(), "on");
-    let finding = one(
-        &[("model:", "args: {search: yes}\n    model:")],
-        "bool_word",
-        4,
-        20,
-    );
+    let finding = agent("args: {search: ^yes}", "bool_word");
     assert_eq!(finding.severity, Severity::Warning);
-    assert_eq!(
-        load(&minimal_with(&[(
-            "model:",
-            "args: {search: \"yes\"}\n    model:"
-        )]))
-        .diagnostics,
-        []
-    );
+    let quoted = ("model:", "args: {search: \"yes\"}\n    model:");
+    assert_eq!(load(&minimal_with(&[quoted])).diagnostics, []);
 }
 
 #[test]
 fn durations_are_checked() {
-    one(
-        &[("agent:", "timeout: 5 parsecs\n      agent:")],
-        "bad_duration",
-        13,
-        16,
-    );
-    one(
-        &[("agent:", "timeout: 1e300\n      agent:")],
-        "bad_duration",
-        13,
-        16,
-    );
-    one(
-        &[("agent:", "timeout: .nan\n      agent:")],
-        "bad_duration",
-        13,
-        16,
-    );
-    one(&[("agent:", "timeout: true\n      agent:")], "wrong_type", 13, 16);
-    one(&[("agent:", "timeout: -5\n      agent:")], "out_of_range", 13, 16);
-    one(
-        &[("agent:", "timeout: 99999d\n      agent:")],
-        "out_of_range",
-        13,
-        16,
-    );
+    for (timeout, code) in [
+        ("5 parsecs", "bad_duration"),
+        ("1e300", "bad_duration"),
+        (".nan", "bad_duration"),
+        ("true", "wrong_type"),
+        ("-5", "out_of_range"),
+        ("99999d", "out_of_range"),
+    ] {
+        stage(&format!("timeout: ^{timeout}"), code);
+    }
     for key in ["timeout", "stall_timeout", "tool_timeout"] {
-        let finding = one(
-            &[("agent:", &format!("{key}: 0s\n      agent:"))],
-            "out_of_range",
-            13,
-            9 + key.len() as u32,
-        );
+        let finding = stage(&format!("{key}: ^0s"), "out_of_range");
         assert!(finding.hint.unwrap().contains("30d"));
     }
-    one(
-        &[("command: ./issues-json", "command: x\n    idle_sec: 0")],
-        "out_of_range",
-        8,
-        15,
-    );
-    one(
-        &[("agent:", "hooks: {timeout: 0}\n      agent:")],
-        "out_of_range",
-        13,
-        24,
-    );
+    let idle = "command: x\n    idle_sec: ^0";
+    one(&[("command: ./issues-json", idle)], "out_of_range");
+    stage("hooks: {timeout: ^0}", "out_of_range");
 }
 
 #[test]
 fn number_bounds_are_checked() {
-    one(
-        &[("agents:\n", "loop: {max_issue_concurrency: 0}\nagents:\n")],
-        "out_of_range",
-        1,
-        31,
-    );
-    one(
-        &[(
-            "agents:\n",
-            "loop: {max_issue_concurrency: 4294967296}\nagents:\n",
-        )],
-        "out_of_range",
-        1,
-        31,
-    );
-    one(
-        &[("agents:\n", "loop: {max_iterations: 0}\nagents:\n")],
-        "out_of_range",
-        1,
-        24,
-    );
-    one(
-        &[("agents:\n", "logging: {retention_days: 0}\nagents:\n")],
-        "out_of_range",
-        1,
-        27,
-    );
-    one(
-        &[("agent:", "retry: {max_attempts: 0}\n      agent:")],
-        "out_of_range",
-        13,
-        29,
-    );
-    one(
-        &[("agent:", "retry: {initial_backoff: 10m}\n      agent:")],
-        "out_of_range",
-        13,
-        32,
-    );
-    one(
-        &[("agent:", "retry: {max_backoff: 1s}\n      agent:")],
-        "out_of_range",
-        13,
-        28,
-    );
-    one(
-        &[("agent:", "hand_over: {max_tries: 0}\n      agent:")],
-        "out_of_range",
-        13,
-        30,
-    );
-    one(
-        &[("agent:", "hand_over: {initial_backoff: 1h}\n      agent:")],
-        "out_of_range",
-        13,
-        36,
-    );
+    for text in [
+        "loop: {max_issue_concurrency: ^0}",
+        "loop: {max_issue_concurrency: ^4294967296}",
+        "loop: {max_iterations: ^0}",
+        "logging: {retention_days: ^0}",
+    ] {
+        top(text, "out_of_range");
+    }
+    for text in [
+        "retry: {max_attempts: ^0}",
+        "retry: {initial_backoff: ^10m}",
+        "retry: {max_backoff: ^1s}",
+        "hand_over: {max_tries: ^0}",
+        "hand_over: {initial_backoff: ^1h}",
+    ] {
+        stage(text, "out_of_range");
+    }
     for price in ["-1", ".inf", ".nan", "-.inf"] {
-        one(
-            &[("model:", &format!("price: {{input: {price}}}\n    model:"))],
-            "out_of_range",
-            4,
-            20,
-        );
+        agent(&format!("price: {{input: ^{price}}}"), "out_of_range");
     }
 }
 
 #[test]
 fn references_to_agents() {
-    let finding = one(&[("agent: codex", "agent: codec")], "unknown_agent", 13, 14);
+    let finding = one(&[("agent: codex", "agent: ^codec")], "unknown_agent");
     assert_eq!(finding.hint.as_deref(), Some("did you mean `codex`?"));
-    let finding = one(&[("agent: codex", "agent: zz")], "unknown_agent", 13, 14);
+    let finding = one(&[("agent: codex", "agent: ^zz")], "unknown_agent");
     assert_eq!(finding.hint.as_deref(), Some("available: `codex`"));
-    let finding = one(
-        &[("agents:\n", "agents:\n  x: {runtime: vex, model: m}\n")],
-        "unused_agent",
-        2,
-        3,
-    );
+    let unused = "agents:\n  ^x: {runtime: vex, model: m}\n";
+    let finding = one(&[("agents:\n", unused)], "unused_agent");
     assert_eq!(finding.severity, Severity::Warning);
     assert_eq!(
         found("agents: {}\nissues: {pull: {command: x}}\nissue: {stages: {}}\n"),
@@ -324,16 +162,13 @@ fn references_to_agents() {
 
 #[test]
 fn unknown_values_have_suggestions() {
-    let finding = one(&[("runtime: codex", "runtime: claude")], "unknown_runtime", 3, 14);
-    assert!(finding.hint.unwrap().starts_with("did you mean `claude_code`?"));
-    let finding = one(&[("runtime: codex", "runtime: Codex")], "unknown_runtime", 3, 14);
-    assert!(finding.hint.unwrap().starts_with("did you mean `codex`?"));
-    let finding = one(
-        &[("model:", "permission: read_only\n    model:")],
-        "unknown_value",
-        4,
-        17,
-    );
+    for (runtime, meant) in [("claude", "claude_code"), ("Codex", "codex")] {
+        let runtime = format!("runtime: ^{runtime}");
+        let finding = one(&[("runtime: codex", &runtime)], "unknown_runtime");
+        let hint = format!("did you mean `{meant}`?");
+        assert!(finding.hint.unwrap().starts_with(&hint), "{runtime}");
+    }
+    let finding = agent("permission: ^read_only", "unknown_value");
     assert_eq!(
         finding.hint.as_deref(),
         Some("did you mean `read-only`? Expected `read-only`, `workspace-write` or `full`")
@@ -353,85 +188,60 @@ fn names_become_parts_of_file_names() {
         "\"a\\0\"",
         long.as_str(),
     ] {
-        one(&[("    plan:", &format!("    {name}:"))], "bad_name", 10, 5);
+        one(&[("    plan:", &format!("    ^{name}:"))], "bad_name");
     }
-    one(
-        &[("  codex:\n", "  co/dex:\n"), ("agent: codex", "agent: co/dex")],
-        "bad_name",
-        2,
-        3,
-    );
+    let agent = ("agent: codex", "agent: co/dex");
+    one(&[("  codex:\n", "  ^co/dex:\n"), agent], "bad_name");
     for name in ["a", "2", "-a", "A.b_c-d", &"x".repeat(64)] {
-        assert_eq!(
-            load(&minimal_with(&[("    plan:", &format!("    {name}:"))])).diagnostics,
-            [],
-            "{name}"
-        );
+        let text = minimal_with(&[("    plan:", &format!("    {name}:"))]);
+        assert_eq!(load(&text).diagnostics, [], "{name}");
     }
 }
 
 #[test]
 fn prompt_has_one_source() {
-    one(&[("      prompt: Do it.\n", "")], "prompt_source", 10, 5);
-    one(&[("prompt: Do it.", "prompt:")], "prompt_source", 10, 5);
-    one(
-        &[("prompt: Do it.", "prompt: Do it.\n      prompt_file: a.md")],
-        "prompt_source",
-        14,
-        7,
-    );
-    one(&[("prompt: Do it.", "prompt: ' '")], "empty_value", 14, 15);
-    one(&[("prompt: Do it.", "prompt: \"a\\0\"")], "bad_text", 14, 15);
+    let plan = ("plan:", "^plan:");
+    one(&[plan, ("      prompt: Do it.\n", "")], "prompt_source");
+    one(&[plan, ("prompt: Do it.", "prompt:")], "prompt_source");
+    let both = "^prompt: Do it.\n      prompt_file: a.md";
+    one(&[("prompt: Do it.", both)], "prompt_source");
+    one(&[("prompt: Do it.", "prompt: ^' '")], "empty_value");
+    one(&[("prompt: Do it.", "prompt: ^\"a\\0\"")], "bad_text");
 }
 
 #[test]
 fn keys_without_effect_are_reported() {
-    for key in ["provider: replay", "output: jsonl"] {
-        assert_eq!(
-            one(&[("model:", &format!("{key}\n    model:"))], "unused_key", 4, 5).severity,
-            Severity::Warning
-        );
+    for key in ["^provider: replay", "^output: jsonl"] {
+        assert_eq!(agent(key, "unused_key").severity, Severity::Warning);
     }
-    let command = "runtime: command\n    command: [x]\n    base_url: x";
-    one(&[("runtime: codex", command)], "unused_key", 5, 5);
-    let runtime = ("runtime: codex", command.trim_end_matches("\n    base_url: x"));
-    for key in ["resume: true", "resume_prompt: x"] {
-        one(
-            &[runtime, ("agent:", &format!("{key}\n      agent:"))],
-            "unused_key",
-            14,
-            7,
-        );
+    let command = "runtime: command\n    command: [x]";
+    let with_url = format!("{command}\n    ^base_url: x");
+    one(&[("runtime: codex", &with_url)], "unused_key");
+    let runtime = ("runtime: codex", command);
+    for key in ["^resume: true", "^resume_prompt: x"] {
+        let stage = ("agent:", &*format!("{key}\n      agent:"));
+        one(&[runtime, stage], "unused_key");
     }
     let off = ("agent:", "resume: false\n      agent:");
     assert_eq!(load(&minimal_with(&[runtime, off])).diagnostics, []);
-    let twice = ("agent:", "resume: false\n      resume_prompt: x\n      agent:");
-    one(&[twice], "unused_key", 14, 7);
-    one(
-        &[("  pull:", "  show: {timeout: 1s}\n  pull:")],
-        "unused_key",
-        6,
-        10,
-    );
+    stage("resume: false\n      ^resume_prompt: x", "unused_key");
+    let show = "  show: {^timeout: 1s}\n  pull:";
+    one(&[("  pull:", show)], "unused_key");
     let loaded = load(&MINIMAL.replace("model:", "base_url: http://localhost:1\n    model:"));
     assert_eq!(loaded.diagnostics, []);
 }
 
 #[test]
 fn agent_flags_are_checked() {
-    let arg = |arg: &str| [("model:".to_owned(), format!("args: {{{arg}}}\n    model:"))];
-    let check = |text: &str, code, column| {
-        let pair = arg(text);
-        one(&[(&pair[0].0, &pair[0].1)], code, 4, column)
-    };
-    check("a: ~", "bad_arg", 15);
-    check("a: {b: 1}", "bad_arg", 12);
-    check("a: [1, ~]", "bad_arg", 19);
-    check("a=b: 1", "bad_arg", 12);
-    check("--: 1", "bad_arg", 12);
-    check("a: \"\\0\"", "bad_text", 15);
+    let arg = |arg: &str, code| agent(&format!("args: {{{arg}}}"), code);
+    arg("a: ^~", "bad_arg");
+    arg("^a: {b: 1}", "bad_arg");
+    arg("a: [1, ^~]", "bad_arg");
+    arg("^a=b: 1", "bad_arg");
+    arg("^--: 1", "bad_arg");
+    arg("a: ^\"\\0\"", "bad_text");
     assert_eq!(
-        check("--effort: high", "dashed_arg", 12).hint.as_deref(),
+        arg("^--effort: high", "dashed_arg").hint.as_deref(),
         Some("write `effort`: Vik adds the dashes")
     );
     let text = minimal_with(&[("model:", "args: {-effort: high, effort: low}\n    model:")]);
@@ -440,25 +250,15 @@ fn agent_flags_are_checked() {
 
 #[test]
 fn environment_names_are_checked() {
-    one(
-        &[("model:", "env: {\"A=B\": x}\n    model:")],
-        "bad_env_name",
-        4,
-        11,
-    );
-    one(&[("model:", "env: {\"\": x}\n    model:")], "bad_env_name", 4, 11);
-    one(
-        &[("model:", "env_pass: [\"A=B\"]\n    model:")],
-        "bad_env_name",
-        4,
-        16,
-    );
-    one(&[("model:", "env: {A: }\n    model:")], "empty_value", 4, 11);
+    agent("env: {^\"A=B\": x}", "bad_env_name");
+    agent("env: {^\"\": x}", "bad_env_name");
+    agent("env_pass: [^\"A=B\"]", "bad_env_name");
+    agent("env: {^A: }", "empty_value");
 }
 
 #[test]
 fn yaml_keys_aliases_and_tags_are_checked() {
-    let finding = one(&[("model:", "model: a\n    model:")], "duplicate_key", 5, 5);
+    let finding = one(&[("model:", "model: a\n    ^model:")], "duplicate_key");
     assert_eq!((finding.related[0].line, finding.related[0].column), (4, 5));
     let with = |text: &str| found(&format!("{MINIMAL}{text}"));
     assert_eq!(with("? [a]\n: b\n"), [("bad_key", 15, 3)]);
@@ -484,13 +284,8 @@ fn files_that_are_no_workflow() {
         found(&format!("{MINIMAL}x-a: \u{0}\n")),
         [("bad_character", 15, 6)]
     );
-    assert_eq!(
-        found(&(0..200).map(|n| format!("k{n}: 1\n")).collect::<String>())
-            .last()
-            .unwrap()
-            .0,
-        "too_many"
-    );
+    let many: String = (0..200).map(|n| format!("k{n}: 1\n")).collect();
+    assert_eq!(found(&many).last().unwrap().0, "too_many");
 }
 
 #[test]

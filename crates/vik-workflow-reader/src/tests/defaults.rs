@@ -187,3 +187,20 @@ fn money_is_read_as_it_is_written() {
         assert_eq!(limit, Some(MicroUsd(micros)), "{text}");
     }
 }
+
+#[test]
+fn workflow_stored_by_an_earlier_version_is_read() {
+    let workflow = load(MINIMAL).workflow.unwrap();
+    let mut kept = serde_json::to_value(&workflow).unwrap();
+    for (section, keys) in [
+        ("", &["trust"][..]),
+        ("/issue", &["scope_conflicts"]),
+        ("/issue/stages/0", &["approve", "intent", "outputs"]),
+    ] {
+        let section = kept.pointer_mut(section).unwrap().as_object_mut().unwrap();
+        for key in keys {
+            assert!(section.remove(*key).is_some(), "{key}");
+        }
+    }
+    assert_eq!(serde_json::from_value::<Workflow>(kept).unwrap(), workflow);
+}

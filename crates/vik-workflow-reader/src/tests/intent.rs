@@ -49,14 +49,3 @@ fn trust_without_any_rule_is_refused() {
     );
     assert_eq!(load(MINIMAL).workflow.unwrap().trust, None, "no rule");
 }
-
-#[test]
-fn workflow_stored_without_intents_is_read() {
-    let workflow = load(MINIMAL).workflow.unwrap();
-    let mut kept = serde_json::to_value(&workflow).unwrap();
-    kept.as_object_mut().unwrap().remove("trust");
-    kept["issue"].as_object_mut().unwrap().remove("scope_conflicts");
-    let stage = kept["issue"]["stages"][0].as_object_mut().unwrap();
-    assert!(stage.remove("intent").is_some());
-    assert_eq!(serde_json::from_value::<Workflow>(kept).unwrap(), workflow);
-}

@@ -111,3 +111,43 @@ fn only(loaded: &Loaded, code: &str) -> Diagnostic {
     assert_eq!(loaded.diagnostics[0].code, code, "{text}");
     loaded.diagnostics[0].clone()
 }
+
+/// Returns the only finding of the minimal workflow with these changes, which has this code and is
+/// at the `^` in them.
+#[track_caller]
+fn one(replacements: &[(&str, &str)], code: &str) -> Diagnostic {
+    let text = minimal_with(replacements);
+    let (before, after) = text.split_once('^').unwrap();
+    let finding = only(&load(&format!("{before}{after}")), code);
+    let start = before.rsplit('\n').next().unwrap();
+    assert_eq!(
+        (finding.line as usize, finding.column as usize),
+        (before.split('\n').count(), start.chars().count() + 1),
+        "{finding:?}"
+    );
+    finding
+}
+
+/// The same with keys at the top of the file.
+#[track_caller]
+fn top(keys: &str, code: &str) -> Diagnostic {
+    one(&[("agents:\n", &format!("{keys}\nagents:\n"))], code)
+}
+
+/// The same with keys of the agent.
+#[track_caller]
+fn agent(keys: &str, code: &str) -> Diagnostic {
+    one(&[("model:", &format!("{keys}\n    model:"))], code)
+}
+
+/// The same with keys of `issue`.
+#[track_caller]
+fn issue(keys: &str, code: &str) -> Diagnostic {
+    one(&[("  stages:", &format!("  {keys}\n  stages:"))], code)
+}
+
+/// The same with keys of the stage.
+#[track_caller]
+fn stage(keys: &str, code: &str) -> Diagnostic {
+    one(&[("agent:", &format!("{keys}\n      agent:"))], code)
+}

@@ -5,82 +5,52 @@ use vik_core::workflow::edits;
 use super::*;
 
 fn with(notify: &str) -> Loaded {
-    load(&format!("{MINIMAL}notify:\n  team:\n{notify}"))
+    load(&format!("{MINIMAL}notify:\n  team: {{{notify}}}\n"))
 }
 
 #[track_caller]
 fn one(notify: &str, code: &str) -> Diagnostic {
-    let loaded = with(notify);
-    let text = loaded.render("workflow.yml", false);
-    assert_eq!(loaded.diagnostics.len(), 1, "{text}");
-    assert_eq!(loaded.diagnostics[0].code, code, "{text}");
-    assert!(loaded.diagnostics[0].line > 13, "{text}");
-    loaded.diagnostics[0].clone()
+    let finding = only(&with(notify), code);
+    assert!(finding.line > 13, "{finding:?}");
+    finding
 }
 
 #[test]
 fn notifier_errors_have_positions() {
     assert_eq!(
-        one("    kind: comand\n", "unknown_value").hint.unwrap(),
+        one("kind: comand", "unknown_value").hint.unwrap(),
         "did you mean `command`? Expected `command` or `webhook`"
     );
-    one("    command: x\n", "missing_key");
-    one("    kind: command\n", "missing_key");
-    one("    kind: command\n    command: 5\n", "wrong_type");
-    one("    kind: webhook\n", "missing_key");
-    one("    kind: webhook\n    url: ftp://x\n", "webhook_url");
-    one("    kind: webhook\n    url: https:///x\n", "webhook_url");
-    one(
-        "    kind: webhook\n    url: https://x\n    url_env: X\n",
-        "webhook_url",
-    );
-    one(
-        "    kind: webhook\n    url: https://x\n    secret_env: A=B\n",
-        "bad_env_name",
-    );
-    one(
-        "    kind: webhook\n    url: https://x\n    secret: s3\n",
-        "unknown_key",
-    );
-    one(
-        "    kind: webhook\n    url: https://x\n    command: x\n",
-        "unused_key",
-    );
-    one(
-        "    kind: command\n    command: x\n    secret_env: X\n",
-        "unused_key",
-    );
-    one(
-        "    kind: command\n    command: x\n    daily_at: \"09:00\"\n",
-        "unused_key",
-    );
-    one("    kind: command\n    command: x\n    on: []\n", "empty_value");
-    assert_eq!(
-        one(
-            "    kind: command\n    command: x\n    on: [parkd]\n",
-            "unknown_value"
-        )
-        .path,
-        "notify.team.on"
-    );
+    for (keys, code) in [
+        ("command: x", "missing_key"),
+        ("kind: command", "missing_key"),
+        ("kind: command, command: 5", "wrong_type"),
+        ("kind: webhook", "missing_key"),
+        ("kind: webhook, url: 'ftp://x'", "webhook_url"),
+        ("kind: webhook, url: 'https:///x'", "webhook_url"),
+        ("kind: webhook, url: 'https://x', url_env: X", "webhook_url"),
+        ("kind: webhook, url: 'https://x', secret_env: A=B", "bad_env_name"),
+        ("kind: webhook, url: 'https://x', secret: s3", "unknown_key"),
+        ("kind: webhook, url: 'https://x', command: x", "unused_key"),
+        ("kind: command, command: x, secret_env: X", "unused_key"),
+        ("kind: command, command: x, daily_at: '09:00'", "unused_key"),
+        ("kind: command, command: x, on: []", "empty_value"),
+    ] {
+        one(keys, code);
+    }
+    let finding = one("kind: command, command: x, on: [parkd]", "unknown_value");
+    assert_eq!(finding.path, "notify.team.on");
     for time in ["24:00", "8", "8:5", "08:60", "x", "0800"] {
-        one(
-            &format!(
-                "    kind: command\n    command: x\n    on: [daily_summary]\n    daily_at: \"{time}\"\n"
-            ),
-            "bad_time",
-        );
+        let daily = format!("kind: command, command: x, on: [daily_summary], daily_at: '{time}'");
+        one(&daily, "bad_time");
     }
 }
 
 #[test]
 fn edit_never_shows_a_notifier_address() {
-    let old = with("    kind: webhook\n    url: https://hooks.example/secret-one\n")
-        .workflow
-        .unwrap();
-    let new = with("    kind: webhook\n    url: https://hooks.example/secret-two\n    debounce: 5s\n")
-        .workflow
-        .unwrap();
+    let webhook = |keys: &str| with(&format!("kind: webhook, {keys}")).workflow.unwrap();
+    let old = webhook("url: 'https://hooks.example/secret-one'");
+    let new = webhook("url: 'https://hooks.example/secret-two', debounce: 5s");
     let shown: Vec<_> = edits(&old, &new).iter().map(ToString::to_string).collect();
     assert_eq!(
         shown,

@@ -53,59 +53,39 @@ fn output_rules_allow_one_of_each_kind_by_default() {
 fn outputs_errors_have_positions() {
     let plain = |outputs: &str| with(outputs, "args: {}", "parallel: false");
     let at = |key: &str| format!("issue.stages.plan.outputs.{key}");
-    one(&plain("{comment: {max: 2}}"), "missing_key", &at("comment.run"));
-    one(&plain("{label: {run: a}}"), "missing_key", &at("label.allow"));
-    one(&plain("{state: {run: a}}"), "missing_key", &at("state.allow"));
-    one(
-        &plain("{state: {run: a, allow: []}}"),
-        "empty_value",
-        &at("state.allow"),
-    );
-    one(
-        &plain("{state: {run: a, allow: [\"[a\"]}}"),
-        "bad_glob",
-        &at("state.allow"),
-    );
-    one(
-        &plain("{comment: {run: a, max: 0}}"),
-        "out_of_range",
-        &at("comment.max"),
-    );
-    let finding = one(
-        &plain("{comment: {run: a, allow: [x]}}"),
-        "unknown_key",
-        &at("comment.allow"),
-    );
+    for (outputs, code, key) in [
+        ("{comment: {max: 2}}", "missing_key", "comment.run"),
+        ("{label: {run: a}}", "missing_key", "label.allow"),
+        ("{state: {run: a}}", "missing_key", "state.allow"),
+        ("{state: {run: a, allow: []}}", "empty_value", "state.allow"),
+        ("{state: {run: a, allow: [\"[a\"]}}", "bad_glob", "state.allow"),
+        ("{comment: {run: a, max: 0}}", "out_of_range", "comment.max"),
+        ("{pr: {run: a}, comment: {run: a}}", "unknown_key", "pr"),
+        (
+            "{comment: {run: a}, secrets: [NO_SUCH]}",
+            "unknown_secret",
+            "secrets.0",
+        ),
+    ] {
+        one(&plain(outputs), code, &at(key));
+    }
+    let listed = plain("{comment: {run: a, allow: [x]}}");
     assert_eq!(
-        finding.hint.as_deref(),
+        one(&listed, "unknown_key", &at("comment.allow")).hint.as_deref(),
         Some("this kind of output has no list of allowed values")
-    );
-    one(
-        &plain("{pr: {run: a}, comment: {run: a}}"),
-        "unknown_key",
-        &at("pr"),
-    );
-    one(
-        &plain("{comment: {run: a}, secrets: [NO_SUCH]}"),
-        "unknown_secret",
-        &at("secrets.0"),
     );
 }
 
 #[test]
 fn outputs_need_a_sandbox() {
     let path = "issue.stages.plan.outputs";
-    one(
-        &with(COMMENT, "sandbox: off", "parallel: false"),
-        "output_sandbox",
-        path,
-    );
-    one(&with(COMMENT, "args: {}", "sandbox: off"), "output_sandbox", path);
-    one(
-        &with(COMMENT, "sandbox: {unix_sockets: true}", "parallel: false"),
-        "output_sandbox",
-        path,
-    );
+    for (profile, stage) in [
+        ("sandbox: off", "parallel: false"),
+        ("args: {}", "sandbox: off"),
+        ("sandbox: {unix_sockets: true}", "parallel: false"),
+    ] {
+        one(&with(COMMENT, profile, stage), "output_sandbox", path);
+    }
     for (profile, stage) in [
         ("sandbox: off", "sandbox: on"),
         ("sandbox: {unix_sockets: true}", "sandbox: {unix_sockets: false}"),
@@ -153,17 +133,10 @@ fn agent_with_outputs_gets_no_credential() {
         load(&format!("{}secrets: {text}\n", loaded.document().text()))
     };
     let both = "{S: {env: GH_TOKEN}, T: {file: t}}";
-    one(
-        &secrets(both, COMMENT, "S"),
-        "output_credential",
-        "agents.codex.secrets.0",
-    );
+    let path = "agents.codex.secrets.0";
+    one(&secrets(both, COMMENT, "S"), "output_credential", path);
     let with_secret = "{comment: {run: a}, secrets: [T]}";
-    let finding = one(
-        &secrets(both, with_secret, "T"),
-        "output_credential",
-        "agents.codex.secrets.0",
-    );
+    let finding = one(&secrets(both, with_secret, "T"), "output_credential", path);
     assert!(
         finding.message.ends_with("it gives access to the tracker"),
         "{finding:?}"
@@ -173,13 +146,4 @@ fn agent_with_outputs_gets_no_credential() {
         with("", "env_pass: [GITHUB_TOKEN]", "parallel: false").diagnostics,
         []
     );
-}
-
-#[test]
-fn workflow_stored_without_outputs_is_read() {
-    let workflow = load(MINIMAL).workflow.unwrap();
-    let mut kept = serde_json::to_value(&workflow).unwrap();
-    let stage = kept["issue"]["stages"][0].as_object_mut().unwrap();
-    assert!(stage.remove("outputs").is_some());
-    assert_eq!(serde_json::from_value::<Workflow>(kept).unwrap(), workflow);
 }

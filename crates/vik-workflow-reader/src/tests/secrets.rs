@@ -1,6 +1,5 @@
 use vik_core::workflow::edits;
 
-use super::codes::one;
 use super::*;
 
 const WITH: &str = "agents:\n  codex:\n    secrets: [KEY]\n";
@@ -43,37 +42,19 @@ fn secret_name_is_that_of_a_variable() {
 
 #[test]
 fn listed_secret_must_exist() {
-    let finding = one(
-        &[(
-            "agents:\n  codex:\n",
-            "secrets:\n  DEPLOY_KEY: {env: V}\nagents:\n  codex:\n    secrets: [DEPLOY_KEY, DEPOY_KEY]\n",
-        )],
-        "unknown_secret",
-        5,
-        27,
-    );
+    let listed =
+        "secrets:\n  DEPLOY_KEY: {env: V}\nagents:\n  codex:\n    secrets: [DEPLOY_KEY, ^DEPOY_KEY]\n";
+    let finding = one(&[("agents:\n  codex:\n", listed)], "unknown_secret");
     assert_eq!(finding.hint.as_deref(), Some("did you mean `DEPLOY_KEY`?"));
     assert_eq!(finding.path, "agents.codex.secrets.1");
-    let finding = one(
-        &[(
-            "    command: ./issues-json\n",
-            "    command: ./issues-json\n    secrets: [A]\n",
-        )],
-        "unknown_secret",
-        8,
-        15,
-    );
+    let pull = "    command: ./issues-json\n    secrets: [^A]\n";
+    let finding = one(&[("    command: ./issues-json\n", pull)], "unknown_secret");
     assert_eq!(finding.hint.as_deref(), Some("define secrets in `secrets`"));
 }
 
 #[test]
 fn unlisted_secret_is_reported() {
-    let finding = one(
-        &[("agents:\n", "secrets:\n  A: {env: V}\nagents:\n")],
-        "unused_secret",
-        2,
-        3,
-    );
+    let finding = top("secrets:\n  ^A: {env: V}", "unused_secret");
     assert_eq!(finding.severity, Severity::Warning);
 }
 

@@ -1,4 +1,3 @@
-use super::codes::one;
 use vik_core::outputs::{OutputKind, Recovery};
 
 use super::*;
@@ -61,39 +60,32 @@ fn tracker_passes_the_secrets_of_the_pull_to_both_commands() {
 
 #[test]
 fn tracker_excludes_commands() {
-    let finding = one(
-        &[(PULL, &format!("  tracker: github\n{PULL}"))],
-        "tracker_command",
-        8,
-        5,
-    );
+    let both = "  tracker: github\n  pull:\n    ^command: ./issues-json\n";
+    let finding = one(&[(PULL, both)], "tracker_command");
     assert_eq!(
         finding.message,
         "`issues.tracker` and `issues.pull.command` exclude each other"
     );
-    one(
-        &[(PULL, "  tracker: files\n  show: {command: x}\n")],
-        "tracker_command",
-        7,
-        10,
-    );
+    let show = "  tracker: files\n  show: {^command: x}\n";
+    one(&[(PULL, show)], "tracker_command");
 }
 
 #[test]
 fn invalid_trackers_are_reported_at_their_place() {
-    for (tracker, code, line, column) in [
-        ("jira", "unknown_value", 6, 12),
-        ("[./tracker.sh]", "wrong_type", 6, 3),
-        ("{}", "missing_key", 6, 3),
-        ("{command: ./tracker.sh}", "wrong_type", 6, 22),
-        ("{command: []}", "empty_value", 6, 3),
-        ("{command: [a, \"{{ issue.id }}\"]}", "bad_text", 6, 3),
+    for (tracker, code) in [
+        ("tracker: ^jira", "unknown_value"),
+        ("^tracker: [./tracker.sh]", "wrong_type"),
+        ("^tracker: {}", "missing_key"),
+        ("tracker: {command: ^./tracker.sh}", "wrong_type"),
+        ("^tracker: {command: []}", "empty_value"),
+        ("^tracker: {command: [a, \"{{ issue.id }}\"]}", "bad_text"),
     ] {
-        one(&[(PULL, &format!("  tracker: {tracker}\n"))], code, line, column);
+        one(&[(PULL, &format!("  {tracker}\n"))], code);
     }
-    let finding = one(&[(PULL, "  tracker: glab\n")], "unknown_value", 6, 12);
+    let finding = one(&[(PULL, "  tracker: ^glab\n")], "unknown_value");
     assert!(finding.hint.unwrap().contains("gitlab"));
-    let hint = one(&[(PULL, "  {}\n")], "missing_key", 5, 1).hint.unwrap();
+    let none = [("issues:", "^issues:"), (PULL, "  {}\n")];
+    let hint = one(&none, "missing_key").hint.unwrap();
     assert!(hint.contains("issues: {tracker: github}"), "{hint}");
 }
 

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use croner::Cron;
 use jiff::tz::TimeZoneDatabase;
 use schemars::{Schema, SchemaGenerator, json_schema};
-use serde::Serialize;
 use vik_yaml::Node;
 
 use crate::decode::{Cx, Decode};
@@ -16,20 +15,20 @@ use crate::values::Text;
 const MAX_CRON: usize = 500;
 
 /// An address and a port.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Address(pub(crate) SocketAddr);
+pub(crate) struct Address;
 
 impl Decode for Address {
-    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
-        let Text(text) = Text::decode(node, cx)?;
+    type Value = SocketAddr;
+
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<SocketAddr> {
+        let text = Text::decode(node, cx)?;
         if let Ok(address) = text.parse() {
-            return Some(Self(address));
+            return Some(address);
         }
-        let diagnostic = cx
-            .error("bad_address", node, format!("invalid address {}", quoted(&text)))
-            .hint("write an IP address and a port: `127.0.0.1:8787` or `\"[::1]:8787\"`");
-        cx.sink.push(diagnostic);
-        None
+        cx.refuse(
+            cx.error("bad_address", node, format!("invalid address {}", quoted(&text)))
+                .hint("write an IP address and a port: `127.0.0.1:8787` or `\"[::1]:8787\"`"),
+        )
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
@@ -38,27 +37,27 @@ impl Decode for Address {
 }
 
 /// The name of an HTTP header.
-#[derive(Clone, Debug)]
-pub(crate) struct HeaderName(pub(crate) String);
+pub(crate) struct HeaderName;
 
 const HEADER_PATTERN: &str = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$";
 
 impl Decode for HeaderName {
-    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
-        let Text(text) = Text::decode(node, cx)?;
+    type Value = String;
+
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<String> {
+        let text = Text::decode(node, cx)?;
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+.^_`|~-".contains(&byte);
         if text.len() <= 100 && text.bytes().all(fits) {
-            return Some(Self(text));
+            return Some(text);
         }
-        let diagnostic = cx
-            .error(
+        cx.refuse(
+            cx.error(
                 "bad_header",
                 node,
                 format!("invalid header name {}", quoted(&text)),
             )
-            .hint("write a name without a colon, such as `X-Signature`");
-        cx.sink.push(diagnostic);
-        None
+            .hint("write a name without a colon, such as `X-Signature`"),
+        )
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
@@ -67,12 +66,13 @@ impl Decode for HeaderName {
 }
 
 /// A cron pattern with at least one occurrence.
-#[derive(Clone, Debug)]
-pub(crate) struct CronPattern(pub(crate) String);
+pub(crate) struct CronPattern;
 
 impl Decode for CronPattern {
-    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
-        let Text(text) = Text::decode(node, cx)?;
+    type Value = String;
+
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<String> {
+        let text = Text::decode(node, cx)?;
         let why = if text.len() > MAX_CRON {
             "the pattern is too long".to_owned()
         } else {
@@ -80,14 +80,14 @@ impl Decode for CronPattern {
                 // Any start date will do: only the existence of an occurrence matters.
                 Ok(cron) => {
                     match cron.find_next_occurrence(&jiff::civil::date(2000, 1, 1).at(0, 0, 0, 0), true) {
-                        Ok(_) => return Some(Self(text)),
+                        Ok(_) => return Some(text),
                         Err(_) => "the date never occurs".to_owned(),
                     }
                 }
                 Err(error) => error.to_string().trim_end_matches('.').to_owned(),
             }
         };
-        let diagnostic = cx
+        cx.refuse(cx
             .error(
                 "bad_cron",
                 node,
@@ -95,9 +95,7 @@ impl Decode for CronPattern {
             )
             .hint(
                 "write minute, hour, day of the month, month and day of the week; `0 3 * * *` is every day at 03:00",
-            );
-        cx.sink.push(diagnostic);
-        None
+            ))
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
@@ -106,31 +104,30 @@ impl Decode for CronPattern {
 }
 
 /// A name of the tz database.
-#[derive(Clone, Debug, Serialize)]
-#[serde(transparent)]
-pub(crate) struct Zone(pub(crate) String);
+pub(crate) struct Zone;
 
 impl Decode for Zone {
-    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
-        let Text(text) = Text::decode(node, cx)?;
+    type Value = String;
+
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<String> {
+        let text = Text::decode(node, cx)?;
         // The bundled database, so that the meaning of a file does not depend on the machine.
         let zones = TimeZoneDatabase::bundled();
         if zones.get(&text).is_ok() {
-            return Some(Self(text));
+            return Some(text);
         }
         let names: Vec<String> = zones.available().map(|name| name.to_string()).collect();
         let near = did_you_mean(&text, names.iter().map(String::as_str));
-        let diagnostic = cx
-            .error(
+        cx.refuse(
+            cx.error(
                 "unknown_time_zone",
                 node,
                 format!("unknown time zone {}", quoted(&text)),
             )
             .hint(near.unwrap_or_else(|| {
                 "write a name of the tz database, such as `Europe/Berlin`, or `UTC`".to_owned()
-            }));
-        cx.sink.push(diagnostic);
-        None
+            })),
+        )
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {

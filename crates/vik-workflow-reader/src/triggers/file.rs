@@ -44,8 +44,7 @@ section! {
     "id_header" id_header: optional HeaderName;
     instead {
         "type" => "did you mean `kind`?",
-        "secret" => "a workflow file never contains secrets: name an environment variable in `secret_env`",
-        "token" => "a workflow file never contains secrets: name an environment variable in `secret_env`",
+        "secret" | "token" => "a workflow file never contains secrets: name an environment variable in `secret_env`",
         "env" => "did you mean `secret_env`?",
     }
 }
@@ -58,24 +57,20 @@ section! {
     /// `@yearly`.
     "cron" cron: required CronPattern;
     /// The time zone, a name of the tz database such as `Europe/Berlin`.
-    "time_zone" time_zone: defaults Zone = Zone("UTC".to_owned());
+    "time_zone" time_zone: defaults Zone = "UTC".to_owned();
     /// A shell command that runs like the pull command; if it succeeds, a pull follows. Exactly one
     /// of `command` and `pull: true`.
     "command" command: optional Text;
     /// Only pull the issues.
     "pull" pull: defaults bool = false;
     /// The timeout of the command.
-    "timeout" timeout: defaults Positive = Positive(Span::secs(60));
+    "timeout" timeout: defaults Positive = Span::secs(60);
     /// Whether one run replaces those that were missed while no daemon was running.
     "catch_up" catch_up: defaults bool = false;
     instead {
-        "when" => "did you mean `cron`?",
-        "at" => "did you mean `cron`?",
+        "when" | "at" => "did you mean `cron`?",
         "every" => "did you mean `cron`? `*/5 * * * *` is every five minutes",
-        "timezone" => "did you mean `time_zone`?",
-        "tz" => "did you mean `time_zone`?",
-        "zone" => "did you mean `time_zone`?",
-        "run" => "did you mean `command`?",
-        "cmd" => "did you mean `command`?",
+        "timezone" | "tz" | "zone" => "did you mean `time_zone`?",
+        "run" | "cmd" => "did you mean `command`?",
     }
 }

@@ -7,15 +7,13 @@ use vik_yaml::{Diagnostic, join};
 
 use super::file;
 use crate::check::Check;
-use crate::decode::Named;
-use crate::values::Text;
 
 impl Check<'_> {
     pub(crate) fn webhooks(&mut self, section: Option<file::Webhooks>) -> Option<Webhooks> {
         let Some(section) = section else {
             return Some(Webhooks::default());
         };
-        let listen = section.listen.map(|address| address.0);
+        let listen = section.listen;
         if let Some(address) = listen.filter(|address| !address.ip().is_loopback()) {
             self.report(
                 Diagnostic::warning(
@@ -28,7 +26,7 @@ impl Check<'_> {
                 .hint("listen on `127.0.0.1`, behind a reverse proxy or a tunnel that provides HTTPS"),
             );
         }
-        let hooks = section.hooks.map(|Named(hooks)| {
+        let hooks = section.hooks.map(|hooks| {
             hooks
                 .into_iter()
                 .map(|(name, hook)| {
@@ -53,24 +51,21 @@ impl Check<'_> {
                     .hint("add the name of the header with the signature: `header: X-Signature`"),
             );
         }
-        for key in ["header", "id_header"] {
-            if kind != HookKind::Hmac && !self.places.is_absent(&at(key)) {
-                self.report_at_key(
-                    Diagnostic::warning(
-                        "unused_key",
-                        at(key),
-                        format!("`{key}` has no effect with this `kind`"),
-                    )
-                    .hint("the key applies to the kind `hmac`"),
-                );
-            }
+        for key in ["header", "id_header"]
+            .into_iter()
+            .filter(|_| kind != HookKind::Hmac)
+        {
+            let message = format!("`{key}` has no effect with this `kind`");
+            self.unused(
+                at(key),
+                message,
+                Some("the key applies to the kind `hmac`".to_owned()),
+            );
         }
-        let only = |header: Option<super::decode::HeaderName>| {
-            header.filter(|_| kind == HookKind::Hmac).map(|header| header.0)
-        };
+        let only = |header: Option<String>| header.filter(|_| kind == HookKind::Hmac);
         Some(Hook {
             kind,
-            secret_env: hook.secret_env?.0,
+            secret_env: hook.secret_env?,
             header: only(hook.header),
             id_header: only(hook.id_header),
         })
@@ -78,9 +73,9 @@ impl Check<'_> {
 
     pub(crate) fn schedule(
         &mut self,
-        section: Option<Named<file::Entry>>,
+        section: Option<Vec<(String, file::Entry)>>,
     ) -> Option<BTreeMap<String, ScheduleEntry>> {
-        let Named(entries) = section.unwrap_or(Named(Vec::new()));
+        let entries = section.unwrap_or_default();
         entries
             .into_iter()
             .map(|(name, entry)| {
@@ -107,19 +102,16 @@ impl Check<'_> {
         if let Some((message, hint)) = wrong {
             self.report_at_key(Diagnostic::error("schedule_job", path.clone(), message).hint(hint));
         }
-        if !has_command && !self.places.is_absent(&join(&path, "timeout")) {
-            self.report_at_key(Diagnostic::warning(
-                "unused_key",
-                join(&path, "timeout"),
-                "`timeout` has no effect without a `command`",
-            ));
+        if !has_command {
+            let message = "`timeout` has no effect without a `command`";
+            self.unused(join(&path, "timeout"), message, None);
         }
         Some(ScheduleEntry {
-            cron: entry.cron?.0,
-            time_zone: entry.time_zone.0,
-            job: entry.command.map(|Text(command)| Job {
+            cron: entry.cron?,
+            time_zone: entry.time_zone,
+            job: entry.command.map(|command| Job {
                 command,
-                timeout: entry.timeout.0,
+                timeout: entry.timeout,
             }),
             catch_up: entry.catch_up,
         })

@@ -47,27 +47,15 @@ fn defaults_are_filled_in() {
 fn mistakes_in_hooks_have_their_places() {
     let hooks = |text: &str| format!("webhooks:\n  listen: 127.0.0.1:1\n  hooks:\n    h: {text}");
     assert_eq!(codes(&hooks("{kind: github, secret_env: A}")), []);
-    assert_eq!(
-        codes(&hooks("{kind: githob, secret_env: A}")),
-        [("unknown_value", 4, 15)]
-    );
-    assert_eq!(
-        codes(&hooks("{kind: hmac, secret_env: A}")),
-        [("missing_key", 4, 5)]
-    );
-    assert_eq!(
-        codes(&hooks("{kind: hmac, secret_env: A, header: 'X: y'}")),
-        [("bad_header", 4, 44)]
-    );
-    assert_eq!(
-        codes(&hooks("{kind: linear, secret_env: A, header: X-A}")),
-        [("unused_key", 4, 38)]
-    );
-    assert_eq!(
-        codes(&hooks("{kind: linear, secret_env: 'A=b'}")),
-        [("bad_env_name", 4, 35)]
-    );
-    // The value would be a secret: the finding must not copy it.
+    for (hook, code, column) in [
+        ("{kind: githob, secret_env: A}", "unknown_value", 15),
+        ("{kind: hmac, secret_env: A}", "missing_key", 5),
+        ("{kind: hmac, secret_env: A, header: 'X: y'}", "bad_header", 44),
+        ("{kind: linear, secret_env: A, header: X-A}", "unused_key", 38),
+        ("{kind: linear, secret_env: 'A=b'}", "bad_env_name", 35),
+    ] {
+        assert_eq!(codes(&hooks(hook)), [(code, 4, column)], "{hook}");
+    }
     let secret = found(&hooks("{kind: github, secret: s3cret, secret_env: A}"));
     assert_eq!((secret[0].0, secret.len()), ("unknown_key", 1));
     assert!(!secret[0].1.contains("s3cret"));
@@ -87,23 +75,20 @@ fn mistakes_in_hooks_have_their_places() {
 #[test]
 fn mistakes_in_the_schedule_have_their_places() {
     let entry = |text: &str| format!("schedule:\n  n: {text}");
-    assert_eq!(
-        codes(&entry(
-            "{cron: '0 3 * * *', command: x, time_zone: Europe/Berlin}"
-        )),
-        []
-    );
-    for bad in ["0 3 * *", "61 * * * *", "0 0 30 2 *", "@never", "x y z a b"] {
-        assert_eq!(
-            codes(&entry(&format!("{{cron: '{bad}', pull: true}}"))),
-            [("bad_cron", 2, 13)],
-            "{bad}"
-        );
+    let berlin = "{cron: '0 3 * * *', command: x, time_zone: Europe/Berlin}";
+    assert_eq!(codes(&entry(berlin)), []);
+    let long = "1,".repeat(9999);
+    for bad in [
+        "0 3 * *",
+        "61 * * * *",
+        "0 0 30 2 *",
+        "@never",
+        "x y z a b",
+        &long,
+    ] {
+        let found = codes(&entry(&format!("{{cron: '{bad}', pull: true}}")));
+        assert_eq!(found, [("bad_cron", 2, 13)], "{bad}");
     }
-    assert_eq!(
-        codes(&entry(&format!("{{cron: '{}', pull: true}}", "1,".repeat(9999)))),
-        [("bad_cron", 2, 13)]
-    );
     let zone = load(&format!(
         "schedule: {{n: {{cron: '@daily', pull: true, time_zone: Europe/Berln}}}}\n{MINIMAL}"
     ));
@@ -112,13 +97,12 @@ fn mistakes_in_the_schedule_have_their_places() {
         zone.diagnostics[0].hint.as_deref(),
         Some("did you mean `Europe/Berlin`?")
     );
-    assert_eq!(codes(&entry("{cron: '@daily'}")), [("schedule_job", 2, 3)]);
-    assert_eq!(
-        codes(&entry("{cron: '@daily', pull: true, command: x}")),
-        [("schedule_job", 2, 3)]
-    );
-    assert_eq!(
-        codes(&entry("{cron: '@daily', pull: true, timeout: 5}")),
-        [("unused_key", 2, 35)]
-    );
+    for (keys, code, column) in [
+        ("", "schedule_job", 3),
+        (", pull: true, command: x", "schedule_job", 3),
+        (", pull: true, timeout: 5", "unused_key", 35),
+    ] {
+        let found = codes(&entry(&format!("{{cron: '@daily'{keys}}}")));
+        assert_eq!(found, [(code, 2, column)], "{keys}");
+    }
 }
