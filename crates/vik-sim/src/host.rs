@@ -84,7 +84,7 @@ pub struct Exit {
 }
 
 /// The files of one attempt.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Files {
     /// The progress of the attempt.
     pub step: Step,
@@ -102,8 +102,9 @@ pub struct Files {
 }
 
 /// The progress of an attempt. Each step is on disk before the next one starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
+    #[default]
     Started,
     Prepared,
     HookStarted,
@@ -287,21 +288,6 @@ pub fn ran(outcome: Outcome, reported: Option<Spend>) -> AttemptResult {
         spend: reported,
         cost_source: reported.map_or(CostSource::None, |_| CostSource::Reported),
         ..AttemptResult::new(outcome)
-    }
-}
-
-impl Files {
-    /// Creates the files of a new attempt.
-    pub fn new() -> Self {
-        Self {
-            step: Step::Started,
-            hooks: [(0, 0); 2],
-            exit: None,
-            reported: None,
-            report: None,
-            taken: BTreeSet::new(),
-            turn: 0,
-        }
     }
 }
 

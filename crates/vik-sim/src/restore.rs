@@ -22,21 +22,17 @@ pub(crate) fn spoil(stored: &mut Stored, fault: Option<Fault>) {
                 runs.retain(|run| run["phase"].get("parked").is_none());
             }
         }),
-        Some(Fault::HandOverForgotten) => patch(stored, |machine| {
-            let runs = machine["runs"].as_array_mut().into_iter().flatten();
-            for run in runs.filter(|run| run.get("hand_over").is_some()) {
+        Some(Fault::HandOverForgotten) => patch_runs(stored, |run| {
+            if run.get("hand_over").is_some() {
                 run["hand_over"] = Value::Null;
-                let phase = run["phase"].get_mut("backing_off");
-                if let Some(phase) = phase {
+                if let Some(phase) = run["phase"].get_mut("backing_off") {
                     phase["why"] = "backoff".into();
                 }
             }
         }),
-        Some(Fault::StopForgotten) => patch(stored, |machine| {
-            for run in machine["runs"].as_array_mut().into_iter().flatten() {
-                if let Some(active) = run["phase"].get_mut("active") {
-                    active["stopping"] = Value::Null;
-                }
+        Some(Fault::StopForgotten) => patch_runs(stored, |run| {
+            if let Some(active) = run["phase"].get_mut("active") {
+                active["stopping"] = Value::Null;
             }
         }),
         Some(Fault::MessagesForgotten) => patch(stored, |machine| {
@@ -44,17 +40,14 @@ pub(crate) fn spoil(stored: &mut Stored, fault: Option<Fault>) {
                 machine.remove("messages");
             }
         }),
-        Some(Fault::TurnsForgotten) => patch(stored, |machine| {
-            let runs = machine["runs"].as_array_mut().into_iter().flatten();
-            for run in runs.filter(|run| run.get("turns").is_some()) {
+        Some(Fault::TurnsForgotten) => patch_runs(stored, |run| {
+            if run.get("turns").is_some() {
                 run["turns"] = 0.into();
             }
         }),
-        Some(Fault::GrantForgotten) => patch(stored, |machine| {
-            for run in machine["runs"].as_array_mut().into_iter().flatten() {
-                if let Some(active) = run["phase"].get_mut("active") {
-                    active["granted"] = Value::Null;
-                }
+        Some(Fault::GrantForgotten) => patch_runs(stored, |run| {
+            if let Some(active) = run["phase"].get_mut("active") {
+                active["granted"] = Value::Null;
             }
         }),
         Some(Fault::PauseForgotten) => {
@@ -72,30 +65,24 @@ pub(crate) fn spoil(stored: &mut Stored, fault: Option<Fault>) {
                 });
             }
         }
-        Some(Fault::QuestionsForgotten) => patch(stored, |machine| {
-            for run in machine["runs"].as_array_mut().into_iter().flatten() {
-                if let Some(since) = run["phase"].pointer("/asking/question/since").cloned() {
-                    let none = serde_json::json!({"secs": 0, "nanos": 0});
-                    run["phase"] = serde_json::json!({"backing_off":
-                        {"since": since, "wait": none, "until": none, "why": "backoff"}});
-                }
+        Some(Fault::QuestionsForgotten) => patch_runs(stored, |run| {
+            if let Some(since) = run["phase"].pointer("/asking/question/since").cloned() {
+                let none = serde_json::json!({"secs": 0, "nanos": 0});
+                run["phase"] = serde_json::json!({"backing_off":
+                    {"since": since, "wait": none, "until": none, "why": "backoff"}});
             }
         }),
-        Some(Fault::AnswersForgotten) => patch(stored, |machine| {
-            for run in machine["runs"].as_array_mut().into_iter().flatten() {
-                run["answers"] = Value::Array(Vec::new());
-            }
+        Some(Fault::AnswersForgotten) => patch_runs(stored, |run| {
+            run["answers"] = Value::Array(Vec::new());
         }),
-        Some(Fault::AnswersRepeated) => patch(stored, |machine| {
-            for run in machine["runs"].as_array_mut().into_iter().flatten() {
-                for answer in run
-                    .get_mut("answers")
-                    .and_then(Value::as_array_mut)
-                    .into_iter()
-                    .flatten()
-                {
-                    answer["is_read"] = false.into();
-                }
+        Some(Fault::AnswersRepeated) => patch_runs(stored, |run| {
+            for answer in run
+                .get_mut("answers")
+                .and_then(Value::as_array_mut)
+                .into_iter()
+                .flatten()
+            {
+                answer["is_read"] = false.into();
             }
         }),
         Some(Fault::DayReset) => stored.days.clear(),
@@ -117,6 +104,13 @@ fn patch(stored: &mut Stored, change: impl Fn(&mut Value)) {
     for machine in &mut stored.machines {
         patch_one(machine, &change);
     }
+}
+
+fn patch_runs(stored: &mut Stored, change: impl Fn(&mut Value)) {
+    patch(stored, |machine| {
+        let runs = machine["runs"].as_array_mut().into_iter().flatten();
+        runs.for_each(&change);
+    });
 }
 
 fn patch_one(machine: &mut IssueMachine, change: impl Fn(&mut Value)) {

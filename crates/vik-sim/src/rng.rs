@@ -37,6 +37,11 @@ impl Rng {
         list[self.below(list.len())].clone()
     }
 
+    /// Takes any element out of a list.
+    pub fn take<T>(&mut self, list: &mut Vec<T>) -> Option<T> {
+        (!list.is_empty()).then(|| list.swap_remove(self.below(list.len())))
+    }
+
     /// Returns an index with a probability according to its weight.
     pub fn weighted(&mut self, weights: &[u32]) -> usize {
         let sum: u32 = weights.iter().sum();

@@ -78,19 +78,13 @@ impl Item {
 
     /// Returns the item without its blockers.
     pub fn without_blockers(&self) -> Arc<Self> {
-        let mut item = self.clone();
-        item.blocked_by.clear();
-        item.write("");
-        Arc::new(item)
+        Arc::new(self.clone().with(|item| item.blocked_by.clear()))
     }
 
     /// Returns the item without its scope, written by a trusted author.
     pub fn without_scope(&self) -> Arc<Self> {
-        let mut item = self.clone();
-        item.scope = &[];
-        item.author = AUTHORS[0];
-        item.write("");
-        Arc::new(item)
+        let changed = self.clone();
+        Arc::new(changed.with(|item| (item.scope, item.author) = (&[], AUTHORS[0])))
     }
 
     /// Returns the item in another state.

@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
-use vik_core::attempt::StopReason;
+use vik_core::attempt::{Start, StopReason};
 use vik_core::ids::{AgentName, AttemptId, IssueId, RunId, StageName};
 use vik_core::issue::Fingerprint;
 use vik_core::limits::{Charges, Spend, estimated};
-use vik_core::machine::{IssueMachine, ParkReason, Phase};
+use vik_core::machine::{IssueMachine, LifetimeUsage, ParkReason, Phase};
 use vik_core::scope::Scope;
 use vik_core::workflow::Workflow;
 
@@ -65,6 +65,33 @@ pub(super) struct Unfinished {
 }
 
 /// Returns whether a removed parked stage may have been freed.
+impl From<&LifetimeUsage> for Lived {
+    fn from(life: &LifetimeUsage) -> Self {
+        Self {
+            attempts: life.attempts,
+            extra: life.extra_attempts,
+            spend: life.spend,
+            forgiven: life.forgiven,
+        }
+    }
+}
+
+impl Unfinished {
+    /// The work of an attempt whose first try failed.
+    pub(super) fn of(start: &Start) -> Self {
+        Self {
+            issue: number(&start.issue.id),
+            attempt_id: start.attempt_id,
+            parallel: start.stage.parallel,
+            tries: 1,
+            stage: start.stage.name.clone(),
+            waits: false,
+            is_running: false,
+            has_started: false,
+        }
+    }
+}
+
 pub(super) type MayBeFreed<'a> = &'a dyn Fn(&Parked, &StageName) -> bool;
 
 /// The counters of an issue's life.
@@ -160,12 +187,7 @@ impl Books {
         for (id, machine) in &disk.machines {
             let issue = number(id);
             let life = machine.life();
-            books.lives[issue] = Lived {
-                attempts: life.attempts,
-                extra: life.extra_attempts,
-                spend: life.spend,
-                forgiven: life.forgiven,
-            };
+            books.lives[issue] = life.into();
             let lived = Charges {
                 total: life.spend,
                 estimated: life.estimated,
@@ -184,14 +206,9 @@ impl Books {
                 books.runs.insert(run.id, (run.attempts, run.extra_attempts));
                 if let Some(hand_over) = &run.hand_over {
                     let unfinished = Unfinished {
-                        issue,
-                        attempt_id: hand_over.start.attempt_id,
-                        parallel: hand_over.start.stage.parallel,
                         tries: hand_over.tries,
-                        stage: run.stage.clone(),
                         waits: run.is_handing_over(),
-                        is_running: false,
-                        has_started: false,
+                        ..Unfinished::of(&hand_over.start)
                     };
                     books.hand_overs.insert(run.id, unfinished);
                 }

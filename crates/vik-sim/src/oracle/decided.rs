@@ -398,13 +398,7 @@ impl Oracle {
     fn machine_changed(&mut self, machine: &IssueMachine, observed: &ObservedInput) -> Held {
         let id = &machine.issue().id;
         let issue = number(id);
-        let (life, books) = (machine.life(), self.books.life(id));
-        let is = Lived {
-            attempts: life.attempts,
-            extra: life.extra_attempts,
-            spend: life.spend,
-            forgiven: life.forgiven,
-        };
+        let (is, books) = (Lived::from(machine.life()), self.books.life(id));
         ensure(
             is == books,
             "5: counters only grow, by the reported amounts",

@@ -7,7 +7,7 @@ use vik_core::outcome::Outcome;
 use vik_core::time::Now;
 
 use super::books::Unfinished;
-use super::{Held, NOT_TAKEN_OVER, Oracle, ensure, number};
+use super::{Held, Oracle, ensure, number};
 
 const ONE_TRY: &str = "a hand-over has one try at a time, with the workspace for itself";
 
@@ -20,17 +20,7 @@ impl Oracle {
             return;
         }
         if let Some(facts) = facts {
-            let unfinished = Unfinished {
-                issue: number(&facts.start.issue.id),
-                attempt_id,
-                parallel: facts.start.stage.parallel,
-                tries: 1,
-                stage: facts.start.stage.name.clone(),
-                waits: false,
-                is_running: false,
-                has_started: false,
-            };
-            self.books.hand_overs.insert(run, unfinished);
+            self.books.hand_overs.insert(run, Unfinished::of(&facts.start));
         }
     }
 
@@ -55,16 +45,7 @@ impl Oracle {
     pub(super) fn hands_over(&mut self, start: &Start, now: Now) -> Held {
         let issue = number(&start.issue.id);
         let about = || format!("issue {issue}, stage {}", start.stage.name);
-        let paused = self.books.paused || self.books.paused_issues.contains(&issue);
-        ensure(!paused, "nothing starts while paused", about)?;
-        ensure(!self.is_taken_over(issue), NOT_TAKEN_OVER, about)?;
-        ensure(!self.draining, "nothing starts while draining", about)?;
-        let key = (issue, start.stage.name.clone());
-        ensure(
-            !self.books.parked.contains_key(&key),
-            "parked stages stay parked",
-            about,
-        )?;
+        self.no_person_holds(issue, start)?;
         let mut active = self.books.active.values();
         let mut tries = self.books.hand_overs.iter();
         let beside = |parallel| !(parallel || start.stage.parallel);
@@ -84,6 +65,7 @@ impl Oracle {
             "work is handed over in the state of its stage, by the present workflow",
             about,
         )?;
+        let key = (issue, start.stage.name.clone());
         let seen = self.ended.get(&key).is_none_or(|(at, _)| known.at > *at);
         ensure(
             seen,

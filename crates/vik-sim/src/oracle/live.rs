@@ -1,6 +1,7 @@
 //! Checks live processes.
 
 use vik_core::attempt::Start;
+use vik_core::ids::{IssueId, StageName};
 use vik_core::machine::Phase;
 use vik_core::scheduler::Scheduler;
 use vik_core::time::Now;
@@ -24,13 +25,8 @@ fn awaits_answers(scheduler: &Scheduler, now: Now) -> Held {
             "the time limit of an approval is not slept through",
             || format!("issue {issue}: wakes in {wakeup:?}, but the limit is {until:?}"),
         )?;
-        let stages = scheduler
-            .explain(issue, now)
-            .into_iter()
-            .flat_map(|explanation| explanation.stages);
-        let mut stages = stages.filter(|one| one.stage == run.stage);
         ensure(
-            stages.all(|one| one.hold.is_some() && one.attempt_id.is_none()),
+            is_held(scheduler, issue, &run.stage, now),
             "no attempt starts until a person approves the current text",
             || {
                 format!(
@@ -41,6 +37,13 @@ fn awaits_answers(scheduler: &Scheduler, now: Now) -> Held {
         )?;
     }
     Ok(())
+}
+
+/// Returns whether `explain` gives a hold for a stage, and no attempt.
+pub(super) fn is_held(scheduler: &Scheduler, issue: &IssueId, stage: &StageName, now: Now) -> bool {
+    let explained = scheduler.explain(issue, now).into_iter();
+    let mut stages = explained.flat_map(|explanation| explanation.stages);
+    stages.all(|one| one.stage != *stage || (one.hold.is_some() && one.attempt_id.is_none()))
 }
 
 impl Oracle {

@@ -44,8 +44,7 @@ impl Oracle {
 
     /// Checks that a failed `before_run` was tried again until the attempts were used up.
     fn parks_for_hook(&self, run: RunId, stage: &StageName) -> Held {
-        let last = self.last_of_run.get(&run).and_then(|last| self.facts.get(last));
-        let report = last.and_then(|facts| facts.report.as_ref());
+        let report = self.last_facts(run).and_then(|facts| facts.report.as_ref());
         let is_retried = report.is_some_and(|report| report.before_run.is_some());
         let (counted, extra) = self.books.runs.get(&run).copied().unwrap_or_default();
         let most = self.policy.stage(stage).map(|stage| stage.retry.max_attempts);

@@ -12,6 +12,7 @@ use vik_core::question::MAX_ANSWERS;
 use vik_core::scheduler::{Command, Scheduler};
 use vik_core::time::Now;
 
+use super::live::is_held;
 use super::{Held, ObservedInput, Oracle, ensure};
 use crate::disk::Disk;
 
@@ -142,15 +143,9 @@ pub(super) fn awaits_answers(scheduler: &Scheduler, now: Now) -> Held {
             "the time limit of a question is not slept through",
             || format!("issue {issue}, stage {stage}"),
         )?;
-        let explained = scheduler.explain(issue, now).into_iter();
-        let mut stages = explained
-            .flat_map(|explanation| explanation.stages)
-            .filter(|one| one.stage == *stage);
-        ensure(
-            stages.all(|one| one.hold.is_some() && one.attempt_id.is_none()),
-            HELD,
-            || format!("issue {issue}, stage {stage}"),
-        )?;
+        ensure(is_held(scheduler, issue, stage, now), HELD, || {
+            format!("issue {issue}, stage {stage}")
+        })?;
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Checks whether an attempt may start.
 
 use vik_core::attempt::Start;
+use vik_core::ids::RunId;
 use vik_core::limits::LimitScope;
 use vik_core::scheduler::Scheduler;
 use vik_core::time::Now;
@@ -55,30 +56,46 @@ impl Oracle {
     }
 
     pub(super) fn nothing_holds(&self, issue: usize, start: &Start) -> Held {
-        ensure(!self.draining, "nothing starts while draining", || {
-            start.attempt_id.to_string()
-        })?;
         ensure(!self.busy, "nothing starts under pressure", || {
             start.attempt_id.to_string()
-        })?;
-        let paused = self.books.paused || self.books.paused_issues.contains(&issue);
-        ensure(!paused, "nothing starts while paused", || {
-            format!("issue {issue}")
-        })?;
-        ensure(!self.is_taken_over(issue), NOT_TAKEN_OVER, || {
-            format!("issue {issue}")
         })?;
         ensure(
             !self.may_live(issue),
             "1: nothing starts beside an agent whose end is unproven",
             || format!("issue {issue}, stage {} starts", start.stage.name),
         )?;
+        self.no_person_holds(issue, start)
+    }
+
+    /// Nobody has paused, drained, taken over or parked what starts, be it an agent or a hand-over.
+    pub(super) fn no_person_holds(&self, issue: usize, start: &Start) -> Held {
+        let about = || format!("issue {issue}, stage {} starts", start.stage.name);
+        ensure(!self.draining, "nothing starts while draining", about)?;
+        let paused = self.books.paused || self.books.paused_issues.contains(&issue);
+        ensure(!paused, "nothing starts while paused", about)?;
+        ensure(!self.is_taken_over(issue), NOT_TAKEN_OVER, about)?;
         let key = (issue, start.stage.name.clone());
         ensure(
             !self.books.parked.contains_key(&key),
             "parked stages stay parked",
-            || format!("issue {issue}, stage {} starts", start.stage.name),
+            about,
         )
+    }
+
+    /// The limit of the day is not reached.
+    pub(super) fn day_is_left(&self, now: Now) -> Held {
+        let today = self.books.on(day(now.wall)).plus(self.books.live(None));
+        let hit = self.policy.day_limit.reached(LimitScope::Day, today);
+        ensure(
+            hit.is_none(),
+            "5: nothing starts after the day limit is reached",
+            || format!("{hit:?}"),
+        )
+    }
+
+    /// What is known of the last attempt of a run.
+    pub(super) fn last_facts(&self, run: RunId) -> Option<&Facts> {
+        self.facts.get(self.last_of_run.get(&run)?)
     }
 
     /// Checks that a person, or the time limit, approved the present text.
@@ -304,12 +321,7 @@ impl Oracle {
             format!("issue {issue}: {hit:?}")
         })?;
         let today = books.on(day(now.wall)).plus(books.live(None));
-        let hit = self.policy.day_limit.reached(LimitScope::Day, today);
-        ensure(
-            hit.is_none(),
-            "5: nothing starts after the day limit is reached",
-            || format!("{hit:?}"),
-        )?;
+        self.day_is_left(now)?;
         let left = start
             .stage
             .limit
@@ -330,10 +342,7 @@ impl Oracle {
     /// Checks that the attempt resumes a conversation of its own run, and knows the result of the
     /// last attempt.
     fn check_resumption(&self, start: &Start) -> Held {
-        let last = self
-            .last_of_run
-            .get(&start.run)
-            .and_then(|attempt_id| self.facts.get(attempt_id));
+        let last = self.last_facts(start.run);
         let report = last.and_then(|facts| facts.report.as_ref());
         ensure(
             start.previous.as_ref() == report,

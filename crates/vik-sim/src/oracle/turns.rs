@@ -3,11 +3,9 @@
 use vik_core::attempt::{AttemptResult, Start};
 use vik_core::changes::Changes;
 use vik_core::ids::AttemptId;
-use vik_core::limits::LimitScope;
 use vik_core::time::Now;
 use vik_core::turn::GrantedTurn;
 
-use super::books::day;
 use super::{Facts, Held, Oracle, ensure, number};
 use crate::disk::Disk;
 
@@ -39,10 +37,7 @@ impl Oracle {
     /// Checks the number of a turn: it follows from the turn before, and is at most `turns.max`.
     pub(super) fn check_turn(&self, start: &Start) -> Held {
         let most = start.stage.turns.map_or(0, |turns| turns.max);
-        let last = self
-            .last_of_run
-            .get(&start.run)
-            .and_then(|attempt_id| self.facts.get(attempt_id));
+        let last = self.last_facts(start.run);
         let report = last.and_then(|last| last.report.as_ref());
         let is_ended = report.is_some_and(AttemptResult::ended_turn);
         let before = match (last, report) {
@@ -151,13 +146,7 @@ impl Oracle {
         ensure(counted < allowed, "5: attempts in the life of an issue", || {
             format!("issue {issue}: {counted} of {allowed}, and another turn")
         })?;
-        let today = self.books.on(day(now.wall)).plus(self.books.live(None));
-        let hit = self.policy.day_limit.reached(LimitScope::Day, today);
-        ensure(
-            hit.is_none(),
-            "5: nothing starts after the day limit is reached",
-            || format!("{hit:?}"),
-        )
+        self.day_is_left(now)
     }
 
     /// Checks a turn whose prompt an agent gets: it is granted in the ledger, and has not begun.

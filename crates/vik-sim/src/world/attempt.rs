@@ -63,6 +63,14 @@ impl Task {
 }
 
 /// The result of a step of a task.
+/// The result of an attempt that failed before its agent ran.
+fn not_run(class: FailureClass) -> AttemptResult {
+    AttemptResult {
+        failure_class: Some(class),
+        ..AttemptResult::new(Outcome::Failed)
+    }
+}
+
 enum Did {
     Nothing,
     Step(&'static str),
@@ -132,7 +140,7 @@ impl World {
         let attempt_id = task.start.attempt_id;
         let issue = number(&task.start.issue.id);
         let Some(files) = self.host.files.get(&attempt_id) else {
-            self.host.files.insert(attempt_id, Files::new());
+            self.host.files.insert(attempt_id, Files::default());
             return Ok(Did::Step("started"));
         };
         let step = files.step;
@@ -142,15 +150,12 @@ impl World {
                 let is_new = self.host.workspaces.insert(issue);
                 if is_new && self.policy.issue.after_create.is_some() && self.rng.percent(10) {
                     self.host.workspaces.remove(&issue);
-                    let mut report = AttemptResult::new(Outcome::Failed);
-                    report.failure_class = Some(FailureClass::Hook);
+                    let mut report = not_run(FailureClass::Hook);
                     report.preparing = true;
                     self.conclude(attempt_id, report)
                 } else if self.rng.percent(3) {
                     // Vik cannot write a file, or a task panics.
-                    let mut report = AttemptResult::new(Outcome::Failed);
-                    report.failure_class = Some(FailureClass::Internal);
-                    self.conclude(attempt_id, report)
+                    self.conclude(attempt_id, not_run(FailureClass::Internal))
                 } else {
                     self.at(attempt_id, Step::Prepared, "prepared")
                 }
@@ -174,8 +179,7 @@ impl World {
                 task.in_hook = false;
                 self.hook_ends(attempt_id, 0);
                 if self.rng.percent(10) {
-                    let mut report = AttemptResult::new(Outcome::Failed);
-                    report.failure_class = Some(FailureClass::Hook);
+                    let mut report = not_run(FailureClass::Hook);
                     report.before_run = match self.rng.below(4) {
                         // The prompt cannot be rendered.
                         0 => None,
@@ -256,28 +260,17 @@ impl World {
 
     /// Ends a random try to hand work over, which may move the issue.
     pub(super) fn hand_over_ends(&mut self) -> Result<bool, Broken> {
-        let Some(daemon) = self
-            .daemon
-            .as_mut()
-            .filter(|daemon| !daemon.hand_overs.is_empty())
-        else {
+        let waiting = self.daemon.as_mut().map(|daemon| &mut daemon.hand_overs);
+        let Some(start) = waiting.and_then(|waiting| self.rng.take(waiting)) else {
             return Ok(false);
         };
-        let start = daemon
-            .hand_overs
-            .swap_remove(self.rng.below(daemon.hand_overs.len()));
         let result = match self.rng.percent(60) {
             true => Ok(()),
             false => Err(self.hand_over_failure()),
         };
         let issue = number(&start.issue.id);
         if self.rng.percent(self.plan.temper.moves) {
-            let state = self.rng.pick(&crate::policy::STATES);
-            self.tracker.set_state(issue, state);
-            self.trace.note(Event::Edited {
-                issue,
-                detail: "moved by its hand-over",
-            });
+            self.moves(issue, "moved by its hand-over");
         }
         self.trace.note(Event::HandedOver {
             attempt_id: start.attempt_id,
@@ -383,16 +376,12 @@ impl World {
 
     /// Writes the end to the log.
     fn conclude(&mut self, attempt_id: AttemptId, mut report: AttemptResult) -> Did {
+        self.oracle.knows_end(attempt_id, &report);
         if self.has(Fault::ChargedNever) && report.spend.is_none() {
-            // Only the report is corrupted: the log contains the truth.
-            self.oracle.knows_end(attempt_id, &report);
             report.ran = false;
             report.answered = None;
         } else if self.has(Fault::QuestionCharged) && report.outcome == Outcome::Asked {
-            self.oracle.knows_end(attempt_id, &report);
             report.outcome = Outcome::Succeeded;
-        } else {
-            self.oracle.knows_end(attempt_id, &report);
         }
         if let Some(files) = self.host.files.get_mut(&attempt_id) {
             files.report = Some(report);
@@ -419,10 +408,9 @@ impl World {
             known.then_some((*attempt_id, tree.spent, task))
         });
         let mut updates: Vec<_> = updates.collect();
-        if updates.is_empty() {
+        let Some((attempt_id, spend, task)) = self.rng.take(&mut updates) else {
             return Ok(false);
-        }
-        let (attempt_id, spend, task) = updates.swap_remove(self.rng.below(updates.len()));
+        };
         task.reported = spend;
         let issue = task.start.issue.id.clone();
         self.trace.note(Event::Spent {

@@ -409,11 +409,10 @@ fn note(trace: &mut crate::trace::Trace, effect: &Effect) {
             issue: number(issue),
             reason: reason.as_str(),
         },
-        Effect::RunEvent(issue, RunEvent::BackingOff { wait, .. }) => Event::BacksOff {
-            issue: number(issue),
-            ms: wait.as_millis() as u64,
-        },
-        Effect::RunEvent(issue, RunEvent::HandOverFailed { wait, .. }) => Event::BacksOff {
+        Effect::RunEvent(
+            issue,
+            RunEvent::BackingOff { wait, .. } | RunEvent::HandOverFailed { wait, .. },
+        ) => Event::BacksOff {
             issue: number(issue),
             ms: wait.as_millis() as u64,
         },

@@ -76,10 +76,9 @@ impl World {
             })
             .map(|(_, task)| task)
             .collect();
-        if readers.is_empty() {
+        let Some(task) = self.rng.take(&mut readers) else {
             return Ok(false);
-        }
-        let task = readers.swap_remove(self.rng.below(readers.len()));
+        };
         let Some(message) = task.inbox.pop_front() else {
             return Ok(false);
         };

@@ -155,13 +155,10 @@ impl World {
     }
 
     pub(super) fn answer_lookup(&mut self) -> Result<bool, Broken> {
-        let Some(daemon) = &mut self.daemon else {
+        let lookups = self.daemon.as_mut().map(|daemon| &mut daemon.lookups);
+        let Some(id) = lookups.and_then(|lookups| self.rng.take(lookups)) else {
             return Ok(false);
         };
-        if daemon.lookups.is_empty() {
-            return Ok(false);
-        }
-        let id = daemon.lookups.swap_remove(self.rng.below(daemon.lookups.len()));
         let issue = number(&id);
         let how = self.rng.weighted(&[12, 3, 3, 1]);
         let (item, detail) = match how {
@@ -213,13 +210,11 @@ impl World {
     }
 
     pub(super) fn removal_is_answered(&mut self) -> Result<bool, Broken> {
-        let Some(daemon) = &mut self.daemon else {
+        let removals = self.daemon.as_mut().map(|daemon| &mut daemon.removals);
+        let Some(removal) = removals.and_then(|removals| self.rng.take(removals)) else {
             return Ok(false);
         };
-        if daemon.removals.is_empty() {
-            return Ok(false);
-        }
-        let (id, cause) = match daemon.removals.swap_remove(self.rng.below(daemon.removals.len())) {
+        let (id, cause) = match removal {
             PendingRemoval::Workspace(id, cause) => (id, cause),
             PendingRemoval::Expired(expired) => {
                 if let Some(id) = expired.issue() {
@@ -269,6 +264,13 @@ impl World {
             || format!("issue {issue}"),
         )?;
         Ok(true)
+    }
+
+    /// Somebody moves an issue to any state.
+    pub(super) fn moves(&mut self, issue: usize, detail: &'static str) {
+        let state = self.rng.pick(&policy::STATES);
+        self.tracker.set_state(issue, state);
+        self.trace.note(Event::Edited { issue, detail });
     }
 
     pub(super) fn issue_changes(&mut self) -> Result<bool, Broken> {
@@ -429,12 +431,7 @@ impl World {
             how: if exit.is_unproven() { "unproven" } else { "exited" },
         });
         if exit.moves() {
-            let state = self.rng.pick(&policy::STATES);
-            self.tracker.set_state(issue, state);
-            self.trace.note(Event::Edited {
-                issue,
-                detail: "moved by its agent",
-            });
+            self.moves(issue, "moved by its agent");
         }
         if let Some(files) = self.host.files.get_mut(&attempt_id) {
             files.exit = Some(exit);

@@ -8,8 +8,6 @@ use super::World;
 use super::attempt::Task;
 use crate::fault::Fault;
 use crate::oracle::Broken;
-use crate::policy::STATES;
-use crate::trace::Event;
 
 /// What follows a turn that has ended.
 #[derive(Clone, Copy, Debug)]
@@ -70,12 +68,7 @@ impl World {
         let noted = self.host.files.get(&attempt_id).map_or(0, |files| files.turn);
         self.oracle.turn_ends(attempt_id, noted.max(tree.start.turn));
         if moves {
-            let state = self.rng.pick(&STATES);
-            self.tracker.set_state(issue, state);
-            self.trace.note(Event::Edited {
-                issue,
-                detail: "moved by a turn of its agent",
-            });
+            self.moves(issue, "moved by a turn of its agent");
         }
     }
 

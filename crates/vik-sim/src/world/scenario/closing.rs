@@ -3,11 +3,8 @@
 use super::*;
 
 /// One stage and a `show` command; workspaces of finished issues are always removed.
-fn with_show() -> Scenario {
-    let issue = "remove_workspace: always\n  limits: { attempts: 3 }";
-    let mut world = scenario("", issue, "");
-    world.edit("command: list }", "command: list }, show: { command: look }");
-    world
+fn limited() -> Scenario {
+    with_show("remove_workspace: always\n  limits: { attempts: 3 }")
 }
 
 impl Scenario {
@@ -24,7 +21,7 @@ fn refused() -> AttemptResult {
 #[test]
 fn closed_parked_issue_returns_as_a_new_run() {
     for (restart, is_missing) in [(false, false), (false, true), (true, false), (true, true)] {
-        let mut world = with_show();
+        let mut world = limited();
         world.attempt(refused()).pull(&[todo(0)]);
         assert_eq!(world.parked(), Some(ParkReason::Auth));
         let first = world.starts[0].run;
@@ -60,7 +57,7 @@ fn closed_parked_issue_returns_as_a_new_run() {
 
 #[test]
 fn closing_an_issue_frees_no_agent_that_may_still_live() {
-    let mut world = with_show();
+    let mut world = limited();
     world.attempt(failed(FailureClass::UnprovenEnd));
     world.pull(&[todo(0)]).pull(&[done(0)]);
     assert_eq!(world.parked(), Some(ParkReason::UnprovenEnd));
@@ -76,7 +73,7 @@ fn closing_an_issue_frees_no_agent_that_may_still_live() {
 #[test]
 fn absent_issue_lookup_at_its_end_removes_the_workspace() {
     for before in [None, Some(Some(todo(0))), Some(Some(done(0)))] {
-        let mut world = with_show();
+        let mut world = limited();
         world.pull(&[todo(0)]).shown(Some(Some(todo(0))));
         world.pull(&[]).shown(before.clone());
         world.end(ran(Outcome::Succeeded)).pull(&[]);
@@ -89,7 +86,7 @@ fn absent_issue_lookup_at_its_end_removes_the_workspace() {
 
 #[test]
 fn absent_issue_lookup_is_repeated_after_growing_waits() {
-    let mut world = with_show();
+    let mut world = limited();
     world.attempt(refused()).pull(&[todo(0)]);
     // It leaves the pull, and is closed later.
     world.pull(&[]).shown(Some(Some(todo(0))));
@@ -137,7 +134,7 @@ fn workspace_of_an_issue_closed_meanwhile_is_removed_at_boot() {
 #[test]
 fn edit_removes_the_workspaces_of_absent_issues() {
     // The tracker no longer has the issue, and the workflow kept its workspace.
-    let mut world = with_show();
+    let mut world = limited();
     world.edit("remove_workspace: always", "remove_workspace: never");
     world.attempt(refused()).pull(&[]).shown(Some(None)).pull(&[]);
     assert!(!world.removes());
@@ -145,7 +142,7 @@ fn edit_removes_the_workspaces_of_absent_issues() {
     assert!(world.removes());
 
     // The pull does not return the issue, and its state was not terminal.
-    let mut world = with_show();
+    let mut world = limited();
     world.edit("terminal_states: [done]", "terminal_states: [closed]");
     world
         .attempt(ran(Outcome::Succeeded))

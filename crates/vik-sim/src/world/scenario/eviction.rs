@@ -50,10 +50,7 @@ fn evicted_issue_returns_with_its_limits() {
 fn parked_issue_stays_in_memory_while_no_pull_lists_it() {
     for restart in [false, true] {
         let mut world = scenario("", "remove_workspace: never", "");
-        world
-            .pull(&[todo(0)])
-            .end(failed(FailureClass::Auth))
-            .pull(&[todo(0)]);
+        world.attempted(failed(FailureClass::Auth));
         assert_eq!(world.parked(), Some(ParkReason::Auth));
         world.pull(&[]).pull(&[]);
         if restart {

@@ -37,10 +37,7 @@ fn only_unlisted_issues_lose_their_workspace() {
     let mut world = world("limits: { attempts: 3 }");
     world.finds(Expired::Workspace(id(1)));
     assert_eq!(world.cause(), None, "before the first pull, nothing is known");
-    world
-        .pull(&[todo(0)])
-        .end(failed(FailureClass::Auth))
-        .pull(&[todo(0)]);
+    world.attempted(failed(FailureClass::Auth));
     assert_eq!(world.finds(unlisted()).cause(), None, "the pull lists it");
     assert_eq!(world.parked(), Some(ParkReason::Auth));
     world.pull(&[]).finds(unlisted());

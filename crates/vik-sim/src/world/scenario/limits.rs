@@ -53,7 +53,7 @@ fn flapping_tracker_under_cancel_is_bounded() {
 #[test]
 fn lifetime_limit_is_freed_only_by_unpark_or_a_higher_limit() {
     let mut world = scenario("", "limits: { attempts: 1 }", "");
-    world.pull(&[todo(0)]).end(ran(Outcome::Failed)).pull(&[todo(0)]);
+    world.attempted(ran(Outcome::Failed));
     let Some(Hold::Parked { reason, detail, .. }) = world.hold(0) else {
         panic!("{:?}", world.hold(0))
     };
@@ -74,7 +74,7 @@ fn lifetime_limit_is_freed_only_by_unpark_or_a_higher_limit() {
 #[test]
 fn lower_max_attempts_holds_a_waiting_run() {
     let mut world = scenario("", "", "");
-    world.pull(&[todo(0)]).end(ran(Outcome::Failed)).pull(&[todo(0)]);
+    world.attempted(ran(Outcome::Failed));
     world
         .edit("prompt: p,", "prompt: p, retry: { max_attempts: 1 },")
         .wait(600);

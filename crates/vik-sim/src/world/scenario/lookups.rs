@@ -2,18 +2,9 @@
 
 use super::*;
 
-const SHOW: &str = "show: { command: look }";
-
-/// One stage, for a workflow with a `show` command.
-fn with_show() -> Scenario {
-    let mut world = scenario("", "", "");
-    world.edit("command: list }", &format!("command: list }}, {SHOW}"));
-    world
-}
-
 #[test]
 fn lookup_runs_right_before_the_start() {
-    let mut world = with_show();
+    let mut world = with_show("");
     world.pull(&[todo(0)]);
     assert!(world.looks_up() && world.starts.is_empty());
     assert_eq!(world.hold(0), Some(Hold::LookupPending));
@@ -34,7 +25,7 @@ fn lookup_runs_right_before_the_start() {
 
 #[test]
 fn repeated_lookup_result_is_recorded_once() {
-    let mut world = with_show();
+    let mut world = with_show("");
     for _ in 0..3 {
         world.pull(&[todo(0)]).shown(None).wait(1);
     }

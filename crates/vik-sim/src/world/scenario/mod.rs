@@ -40,6 +40,7 @@ use crate::tracker::Item;
 
 /// The maximum number of issues in a scenario, apart from the large one.
 const ISSUES: usize = 8;
+const SHOW: &str = "show: { command: look }";
 
 /// A world in which only scripted events happen. Everything is committed and carried out at once.
 struct Scenario {
@@ -84,6 +85,13 @@ issue:
     code: {{ when: {{ state: todo }}, agent: a, prompt: p }}
 "
     ))
+}
+
+/// One stage, for a workflow with a `show` command.
+fn with_show(issue: &str) -> Scenario {
+    let mut world = scenario("", issue, "");
+    world.edit("command: list }", &format!("command: list }}, {SHOW}"));
+    world
 }
 
 fn todo(issue: usize) -> Item {
@@ -204,6 +212,11 @@ impl Scenario {
     fn end(&mut self, report: AttemptResult) -> &mut Self {
         let start = self.starts.last().unwrap().clone();
         self.end_of(&start, report)
+    }
+
+    /// An attempt of the first issue ends so, and does not move it.
+    fn attempted(&mut self, report: AttemptResult) -> &mut Self {
+        self.pull(&[todo(0)]).end(report).pull(&[todo(0)])
     }
 
     fn end_of(&mut self, start: &Start, report: AttemptResult) -> &mut Self {

@@ -33,18 +33,18 @@ fn issue_under_way_starts_before_new_ones_of_a_higher_priority() {
     assert_eq!(order, ["0", "1", "0"]);
 }
 
-/// Returns a world with one slot, and with a stage for `todo` and one for `review`.
-fn two_stages() -> Scenario {
-    Scenario::new(
-        "loop: { max_issue_concurrency: 1 }
-issues: { pull: { command: list } }
-agents: { a: { runtime: command, command: [agent] } }
+/// A stage after the other, with few slots.
+fn code_and_review(slots: usize) -> Scenario {
+    Scenario::new(&format!(
+        "loop: {{ max_issue_concurrency: {slots} }}
+issues: {{ pull: {{ command: list }} }}
+agents: {{ a: {{ runtime: command, command: [agent] }} }}
 issue:
   stages:
-    code: { when: { state: todo }, agent: a, prompt: p }
-    review: { when: { state: review }, agent: a, prompt: p }
-",
-    )
+    code: {{ when: {{ state: todo }}, agent: a, prompt: p }}
+    review: {{ when: {{ state: review }}, agent: a, prompt: p }}
+"
+    ))
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn new_issue_waits_until_a_pull_shows_the_next_state_of_a_finished_one() {
             .map(|start| format!("{} {}", start.issue.id, start.stage.name))
             .collect()
     };
-    let mut world = two_stages();
+    let mut world = code_and_review(1);
     world.pull(&[todo(0), todo(1)]).succeed(0).wait(10_000);
     assert_eq!(started(&world), ["0 code"]);
     assert_eq!(world.hold(1), Some(Hold::Slot));
@@ -68,7 +68,7 @@ fn new_issue_waits_until_a_pull_shows_the_next_state_of_a_finished_one() {
 #[test]
 fn failed_attempt_and_failed_hand_over_give_the_slot_away() {
     for report in [ran(Outcome::Failed), not_handed_over(failure(0, false))] {
-        let mut world = two_stages();
+        let mut world = code_and_review(1);
         world.pull(&[todo(0), todo(1)]);
         let start = world.running().remove(0);
         world.end_of(&start, report);
@@ -96,16 +96,7 @@ fn thousands_that_wait_cost_neither_decisions_nor_changes() {
 #[test]
 fn work_that_moves_its_issue_comes_to_an_end() {
     for slots in 1..4 {
-        let mut world = Scenario::new(&format!(
-            "loop: {{ max_issue_concurrency: {slots} }}
-issues: {{ pull: {{ command: list }} }}
-agents: {{ a: {{ runtime: command, command: [agent] }} }}
-issue:
-  stages:
-    code: {{ when: {{ state: todo }}, agent: a, prompt: p }}
-    review: {{ when: {{ state: review }}, agent: a, prompt: p }}
-"
-        ));
+        let mut world = code_and_review(slots);
         let mut states = ["todo"; 5];
         for _ in 0..100 {
             let items: Vec<_> = states

@@ -76,11 +76,7 @@ fn parked_stage_is_not_freed_by_an_edit_of_its_own_attempt() {
 fn retry_of_a_stage_leaves_the_other_parked_stages() {
     let mut world = two_stages("");
     let refused = || failed(FailureClass::Auth);
-    world
-        .pull(&[todo(0)])
-        .end(refused())
-        .pull(&[todo(0)])
-        .end(refused());
+    world.attempted(refused()).end(refused());
     let parked = |world: &Scenario| (world.is_parked("plan"), world.is_parked("code"));
     assert_eq!(parked(&world), (true, true));
     assert_eq!(parked(world.retry(Some("other"), None)), (true, true));
@@ -148,7 +144,7 @@ fn failed_before_run_keeps_the_conversation_that_was_to_be_resumed() {
         ..ran(Outcome::TimedOut)
     };
     let wait = Duration::from_secs(1);
-    world.pull(&[todo(0)]).end(cut).pull(&[todo(0)]).wait(600);
+    world.attempted(cut).wait(600);
     for how in [BeforeRunFailure::Failed, BeforeRunFailure::TryLater { wait }] {
         world.end(not_ready(how)).pull(&[todo(0)]).wait(600);
         let resume = world.running()[0].resume.clone();

@@ -31,7 +31,7 @@ fn answer(reply: Reply) -> Command {
 
 fn asked(stage: &str) -> Scenario {
     let mut world = scenario("", "", stage);
-    world.pull(&[todo(0)]).end(asks(None)).pull(&[todo(0)]);
+    world.attempted(asks(None));
     world
 }
 
@@ -91,7 +91,7 @@ fn resumed_conversation_gets_an_answer_once_and_a_new_one_gets_all() {
 #[test]
 fn time_limit_gives_the_default_and_does_not_run_while_a_person_has_the_issue() {
     let mut world = scenario("", "", "questions: { timeout: 1h, default: as before }");
-    world.pull(&[todo(0)]).end(asks(Some("this"))).pull(&[todo(0)]);
+    world.attempted(asks(Some("this")));
     world.wait(1_800).command(Command::TakeOver(TakeOver {
         issue: id(0),
         stage: None,

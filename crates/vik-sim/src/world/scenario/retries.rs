@@ -12,11 +12,7 @@ fn interrupted_attempt_is_resumed_by_the_same_agent() {
         provider_session_id: Some(id.to_owned()),
         ..ran(outcome)
     };
-    world
-        .pull(&[todo(0)])
-        .end(cut(Outcome::TimedOut, "x"))
-        .pull(&[todo(0)])
-        .wait(600);
+    world.attempted(cut(Outcome::TimedOut, "x")).wait(600);
     let resume = world.starts[1].resume.clone().unwrap();
     assert_eq!(
         (resume.attempt_id, &*resume.provider_session_id),
@@ -41,7 +37,7 @@ fn restarted_conversation_is_recorded() {
         resume_failed: true,
         ..ran(Outcome::Failed)
     };
-    world.pull(&[todo(0)]).end(failed).pull(&[todo(0)]);
+    world.attempted(failed);
     assert_eq!(world.decisions_of(&DecisionKind::ResumeFailed), 1);
 }
 
@@ -54,7 +50,7 @@ fn quota_wait_can_be_cancelled() {
         ..failed(FailureClass::RateLimit)
     };
     let exhausted = quota(&world);
-    world.pull(&[todo(0)]).end(exhausted).pull(&[todo(0)]);
+    world.attempted(exhausted);
     assert!(matches!(world.hold(0), Some(Hold::Quota { .. })));
     world.wait(7_100).crash().pull(&[todo(0)]);
     assert_eq!(world.starts.len(), 1);
@@ -73,7 +69,7 @@ fn quota_wait_can_be_cancelled() {
 fn backoff_continues_after_a_restart_whatever_the_clocks_show() {
     for jump in [-100_000, 0, 50, 100_000] {
         let mut world = scenario("", "", "retry: { initial_backoff: 100s, max_backoff: 100s }");
-        world.pull(&[todo(0)]).end(ran(Outcome::Failed)).pull(&[todo(0)]);
+        world.attempted(ran(Outcome::Failed));
         world.jump(jump);
         world.crash().pull(&[todo(0)]);
         if jump > 100 {
@@ -89,7 +85,7 @@ fn backoff_continues_after_a_restart_whatever_the_clocks_show() {
 #[test]
 fn backoff_is_explained_before_the_first_pull() {
     let mut world = scenario("", "", "");
-    world.pull(&[todo(0)]).end(ran(Outcome::Failed)).pull(&[todo(0)]);
+    world.attempted(ran(Outcome::Failed));
     let waits = |hold| match hold {
         Some(Hold::BackingOff { until, after, .. }) => (until, after),
         other => panic!("{other:?}"),

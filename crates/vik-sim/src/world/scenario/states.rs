@@ -33,21 +33,13 @@ fn move_between_the_states_of_a_stage_stops_and_starts_nothing() {
         "the same run"
     );
     world.pull(&[later(0)]);
-    assert!(
-        world
-            .effects
-            .iter()
-            .any(|effect| matches!(effect, Effect::Stop { .. }))
-    );
+    assert!(!world.stops().is_empty());
 }
 
 #[test]
 fn move_between_the_states_of_a_stage_frees_nothing() {
     let mut world = two_states("");
-    world
-        .pull(&[todo(0)])
-        .end(failed(FailureClass::Auth))
-        .pull(&[todo(0)]);
+    world.attempted(failed(FailureClass::Auth));
     assert_eq!(world.parked(), Some(ParkReason::Auth));
     world.pull(&[doing(0)]).pull(&[todo(0)]).pull(&[doing(0)]);
     assert_eq!((world.starts.len(), world.parked()), (1, Some(ParkReason::Auth)));

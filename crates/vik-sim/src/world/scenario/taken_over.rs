@@ -72,8 +72,7 @@ fn takeover_stops_the_agent_and_uses_up_no_attempt() {
 
 #[test]
 fn takeover_holds_over_restarts_and_in_every_state() {
-    let mut world = scenario("", "remove_workspace: always", "");
-    world.edit("command: list }", "command: list }, show: { command: look }");
+    let mut world = with_show("remove_workspace: always");
     world.pull(&[todo(0)]).shown(Some(Some(todo(0))));
     world.command(take_over(false)).end(ran(Outcome::Cancelled));
     world.world.host.workspaces.insert(0);
