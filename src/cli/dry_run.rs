@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use vik_base::report::{ErrorCode, Exit, Failure, chain, clean, ledger_failure, one_line};
+use vik_base::report::{ErrorCode, Exit, Failure, chain, clean, one_line};
 use vik_core::attempt::Start;
 use vik_core::ids::{AttemptId, IssueId, RunId};
 use vik_core::intent::Intent;
@@ -64,17 +64,13 @@ pub fn run(loaded: &LoadedWorkflow, filter: Filter) -> CliResult {
         mono: Mono(std::time::Duration::ZERO),
     };
     // A ledger that cannot be read would make a daemon exit.
-    let ledger = Reader::open(&host.layout.service_dir()).map_err(|error| ledger_failure(&error))?;
+    let ledger = Reader::open(&host.layout.service_dir())?;
     let stored = ledger.as_ref().map(Reader::stored).transpose();
-    let stored = stored
-        .map_err(|error| ledger_failure(&error))?
-        .unwrap_or_default();
+    let stored = stored?.unwrap_or_default();
     let (mut scheduler, _) = Scheduler::restore(Arc::clone(workflow), filter, [0; 6], stored, now);
     let unknown = scheduler.unknown(&pull.issues);
     let machines = ledger.map(|ledger| ledger.recall(&unknown)).transpose();
-    let machines = machines
-        .map_err(|error| ledger_failure(&error))?
-        .unwrap_or_default();
+    let machines = machines?.unwrap_or_default();
     let recalled = Recalled::new(unknown, machines);
     let global = scheduler.global_hold(now);
     scheduler.handle(now, Input::PullStarted);

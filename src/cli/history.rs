@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use vik_api::{RunView, Status};
-use vik_base::report::{ErrorCode, Failure, chain, ledger_failure};
+use vik_base::report::{ErrorCode, Failure, chain};
 use vik_control::history::{StoredHistory, join};
 use vik_core::ids::IssueId;
 use vik_daemon::Instance;
@@ -85,7 +85,7 @@ pub fn runs(
     issue: &IssueId,
 ) -> Result<Vec<RunView>, Failure> {
     let stored = ledger.map(|ledger| StoredHistory::of_issue(ledger, issue));
-    let stored = stored.transpose().map_err(|error| ledger_failure(&error))?;
+    let stored = stored.transpose()?;
     let attempts = attempts(layout, Some(issue))?;
     Ok(join(layout, &attempts, &stored.unwrap_or_default(), status))
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use vik_api::{Delivery, DeliveryTo, MessageView, MessagesPage, SCHEMA, SentMessage};
-use vik_base::report::{ErrorCode, Exit, Failure, date_time, ledger_failure, one_line};
+use vik_base::report::{ErrorCode, Exit, Failure, date_time, one_line};
 use vik_core::ids::{IssueId, MessageId};
 use vik_core::message::{MessageRefusal, NewMessage, Withdrawal, check_text};
 use vik_core::scheduler::{Command, CommandResult};
@@ -191,7 +191,7 @@ fn stored(workflow: &Path, issue: &IssueId) -> Result<MessagesPage, Failure> {
     let layout = history::layout(&absolute(workflow))?;
     let ledger = history::ledger(layout.root()).ok_or_else(|| api_view::unknown_issue(issue.as_str()))?;
     let machines = ledger.recall(std::slice::from_ref(issue));
-    let machine = machines.map_err(|error| ledger_failure(&error))?.pop();
+    let machine = machines?.pop();
     let machine = machine.ok_or_else(|| api_view::unknown_issue(issue.as_str()))?;
     Ok(MessagesPage {
         schema: SCHEMA,

@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::json;
 use tokio::runtime::Runtime;
-use vik_base::report::{ErrorCode, Exit, Failure, ago, count, ledger_failure, one_line, table};
+use vik_base::report::{ErrorCode, Exit, Failure, ago, count, one_line, table};
 use vik_core::ids::IssueId;
 use vik_core::issue::Issue;
 use vik_core::workflow::Workflow;
@@ -188,12 +188,9 @@ fn remove(
 
 /// Returns the issues that people have taken over.
 fn taken_over(layout: &Layout) -> Result<BTreeSet<IssueId>, Failure> {
-    let reader = Reader::open(&layout.service_dir()).map_err(|error| ledger_failure(&error))?;
+    let reader = Reader::open(&layout.service_dir())?;
     let stored = reader.map(|reader| reader.stored()).transpose();
-    let machines = stored
-        .map_err(|error| ledger_failure(&error))?
-        .unwrap_or_default()
-        .machines;
+    let machines = stored?.unwrap_or_default().machines;
     let held = machines.iter().filter(|machine| machine.taken_over().is_some());
     Ok(held.map(|machine| machine.issue().id.clone()).collect())
 }

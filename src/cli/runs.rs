@@ -8,8 +8,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use jiff::Timestamp;
 use vik_api::{RunState, RunView};
 use vik_base::report::{
-    ErrorCode, Exit, Failure, cost_sum, date_time, fitted_table, ledger_failure, one_line, shared_offset,
-    stdout_width, tokens,
+    ErrorCode, Exit, Failure, cost_sum, date_time, fitted_table, one_line, shared_offset, stdout_width,
+    tokens,
 };
 use vik_control::PointInTime;
 use vik_control::history::selected;
@@ -93,14 +93,13 @@ pub fn run(workflow: &Path, args: &RunsArgs) -> CliResult {
     let filter = args.filter();
     let layout = history::layout(workflow)?;
     // Only the ledger knows all runs and their titles.
-    let ledger = Reader::open(&layout.root().join("service")).map_err(|error| ledger_failure(&error))?;
+    let ledger = Reader::open(&layout.root().join("service"))?;
     let status = history::status(workflow);
     let (mut runs, has_more) = match &ledger {
         None => (Vec::new(), false),
         Some(ledger) => {
             let max = if limit == 0 { usize::MAX } else { limit };
-            selected(&layout, ledger, status.as_ref(), &filter, max)
-                .map_err(|error| ledger_failure(&error))?
+            selected(&layout, ledger, status.as_ref(), &filter, max)?
         }
     };
     if runs.is_empty()
@@ -127,7 +126,7 @@ pub fn run(workflow: &Path, args: &RunsArgs) -> CliResult {
 /// Returns an error if the ledger does not contain an issue.
 fn require_known(ledger: Option<&Reader>, issue: &IssueId) -> Result<(), Failure> {
     let known = ledger.map(|ledger| ledger.recall(std::slice::from_ref(issue)));
-    let known = known.transpose().map_err(|error| ledger_failure(&error))?;
+    let known = known.transpose()?;
     if known.is_some_and(|known| !known.is_empty()) {
         return Ok(());
     }

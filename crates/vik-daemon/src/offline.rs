@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use vik_base::report::{ErrorCode, Exit, Failure, ledger_failure};
+use vik_base::report::{ErrorCode, Exit, Failure};
 use vik_core::ids::IssueId;
 use vik_core::machine::IssueMachine;
 use vik_core::scheduler::{
@@ -75,15 +75,13 @@ fn decide(
         )
     })?;
     let _home_lock = lock_home(layout)?;
-    let (ledger, mut stored) = open_ledger(layout).map_err(|error| ledger_failure(&error))?;
+    let (ledger, mut stored) = open_ledger(layout)?;
     if let Some(issue) = issue
         && !stored.machines.iter().any(|machine| machine.issue().id == *issue)
-        && let Some(reader) = Reader::open(&layout.service_dir()).map_err(|error| ledger_failure(&error))?
+        && let Some(reader) = Reader::open(&layout.service_dir())?
     {
         let recalled = reader.recall(std::slice::from_ref(issue));
-        stored
-            .machines
-            .extend(recalled.map_err(|error| ledger_failure(&error))?);
+        stored.machines.extend(recalled?);
     }
     let mut machines = stored.machines.iter();
     let machine = issue.and_then(|issue| machines.find(|machine| machine.issue().id == *issue));
@@ -110,7 +108,7 @@ fn decide(
     let changes = scheduler.take_changes();
     let committed = ledger.commit(changes).wait();
     committed.map_err(|error| Failure::failed(ErrorCode::Ledger, "cannot write the ledger", &error))?;
-    ledger.close().map_err(|error| ledger_failure(&error))?;
+    ledger.close()?;
     Ok(result.unwrap_or(CommandResult::NoEffect("the command has no result")))
 }
 

@@ -360,7 +360,7 @@ impl Daemon {
         let others = self.ledger.recall(others.cloned().collect()).await;
         stored
             .machines
-            .extend(others.map_err(|error| report::ledger_failure(&error.cause))?);
+            .extend(others.map_err(|error| Failure::from(&*error.cause))?);
         Ok(stored)
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use vik_base::report::{ErrorCode, Exit, Failure, chain, count, ledger_failure};
+use vik_base::report::{ErrorCode, Exit, Failure, chain, count};
 use vik_daemon::Instance;
 use vik_store::ledger::{Health, Repaired, check, repair};
 use vik_workflow::absolute;
@@ -23,7 +23,7 @@ pub fn run(workflow: &Path, json: bool) -> CliResult {
     let service = root.join("service");
     let damage = match check(&service) {
         Health::Bad(error) if error.is_damage() => chain(&error),
-        Health::Bad(error) => return Err(ledger_failure(&error)),
+        Health::Bad(error) => return Err(error.into()),
         health => {
             if json {
                 print_json(&report(None, &Repaired::default()));

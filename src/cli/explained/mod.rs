@@ -20,7 +20,7 @@ use vik_core::time::{Mono, Now};
 use vik_core::workflow::Workflow;
 use vik_store::ledger::Reader;
 
-use vik_base::report::{Exit, Failure, ledger_failure, one_line};
+use vik_base::report::{Exit, Failure, one_line};
 use vik_daemon::{Instance, Presence};
 use vik_orchestrator::api_view;
 use vik_workflow::WorkflowFile;
@@ -55,10 +55,8 @@ pub fn load(path: &Path, issue: &IssueId) -> Result<Explained, Failure> {
     if now.is_none() && runs.is_empty() && !known {
         return Err(unknown(path, issue));
     }
-    let issue_title = vik_control::history::issue_title(now.as_ref(), ledger.as_ref(), issue)
-        .map_err(|error| ledger_failure(&error))?;
-    let details = vik_control::history::issue_details(None, ledger.as_ref(), issue)
-        .map_err(|error| ledger_failure(&error))?;
+    let issue_title = vik_control::history::issue_title(now.as_ref(), ledger.as_ref(), issue)?;
+    let details = vik_control::history::issue_details(None, ledger.as_ref(), issue)?;
     Ok(Explained {
         schema: SCHEMA,
         daemon: absent(&Instance::of(path)?, path),
@@ -155,12 +153,11 @@ fn from_ledger(path: &Path, ledger: &Reader, issue: &IssueId) -> Result<Option<E
             return Ok(None);
         }
     };
-    let failure = |error| ledger_failure(&error);
-    let mut stored = ledger.stored().map_err(failure)?;
+    let mut stored = ledger.stored()?;
     if !stored.machines.iter().any(|machine| machine.issue().id == *issue) {
         stored
             .machines
-            .extend(ledger.recall(std::slice::from_ref(issue)).map_err(failure)?);
+            .extend(ledger.recall(std::slice::from_ref(issue))?);
     }
     let now = Now {
         wall: Timestamp::now(),
@@ -214,8 +211,7 @@ fn from_ledger(path: &Path, ledger: &Reader, issue: &IssueId) -> Result<Option<E
 /// Returns what blocked the issue at the end of the last daemon: other issues, with the parked
 /// issue that is the root cause, or a cycle.
 fn block(ledger: &Reader, workflow: &Workflow, issue: &IssueId) -> Result<Option<HoldView>, Failure> {
-    let failure = |error| ledger_failure(&error);
-    let Some(last) = ledger.last_block(issue).map_err(failure)? else {
+    let Some(last) = ledger.last_block(issue)? else {
         return Ok(None);
     };
     if last.kind == DecisionKind::Cycle {
@@ -253,7 +249,7 @@ fn machines_ahead(ledger: &Reader, issue: &IssueId) -> Result<HashMap<IssueId, I
     let mut asked = HashSet::from([issue.clone()]);
     let mut next = vec![issue.clone()];
     while !next.is_empty() {
-        let machines = ledger.recall(&next).map_err(|error| ledger_failure(&error))?;
+        let machines = ledger.recall(&next)?;
         let ahead = machines
             .iter()
             .flat_map(|machine| machine.issue().blocked_by.iter());
@@ -285,9 +281,7 @@ fn explain_no_daemon(hold: &mut HoldView) {
 /// Returns the decisions about the issue, and those about all issues while it was known, oldest
 /// first.
 fn decisions(ledger: &Reader, issue: &IssueId) -> Result<Vec<Decision>, Failure> {
-    let mut decisions = ledger
-        .decisions(Some(issue), MAX_DECISIONS)
-        .map_err(|error| ledger_failure(&error))?;
+    let mut decisions = ledger.decisions(Some(issue), MAX_DECISIONS)?;
     decisions.reverse();
     Ok(decisions)
 }

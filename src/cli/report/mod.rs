@@ -10,7 +10,7 @@ use std::path::Path;
 
 use clap::Args;
 use jiff::Timestamp;
-use vik_base::report::{ErrorCode, Exit, Failure, date_time, ledger_failure, stdout_width};
+use vik_base::report::{ErrorCode, Exit, Failure, date_time, stdout_width};
 use vik_control::PointInTime;
 use vik_control::figures::{self, Window};
 use vik_store::ledger::Reader;
@@ -38,8 +38,7 @@ pub struct ReportArgs {
 pub fn run(workflow: &Path, args: &ReportArgs) -> CliResult {
     let root = history::root(workflow)?;
     // Only the ledger has these figures: without it there is no report.
-    let failure = |error| ledger_failure(&error);
-    let ledger = Reader::open(&root.join("service")).map_err(failure)?;
+    let ledger = Reader::open(&root.join("service"))?;
     let now = Timestamp::now();
     let since = args.since.before(now);
     if since > now {
@@ -50,7 +49,7 @@ pub fn run(workflow: &Path, args: &ReportArgs) -> CliResult {
         )
         .hint("use a duration such as `7d`, or a time in the past"));
     }
-    let report = figures::report(ledger.as_ref(), Window::new(since, now, None)).map_err(failure)?;
+    let report = figures::report(ledger.as_ref(), Window::new(since, now, None))?;
     if args.json {
         print_json(&report);
     } else if args.markdown {

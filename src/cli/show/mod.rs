@@ -11,7 +11,7 @@ use std::path::Path;
 use clap::Args;
 use jiff::Timestamp;
 use vik_api::RunView;
-use vik_base::report::{ErrorCode, Exit, Failure, ledger_failure, one_line, stdout_width};
+use vik_base::report::{ErrorCode, Exit, Failure, one_line, stdout_width};
 use vik_core::ids::IssueId;
 use vik_workflow::absolute;
 
@@ -43,10 +43,9 @@ pub fn run(workflow: &Path, args: &ShowArgs) -> CliResult {
     let explained = explained::load(&absolute(workflow), &issue)?;
     let (mut decisions, mut agents) = (Vec::new(), HashMap::new());
     if let Some(ledger) = history::ledger(&history::root(workflow)?) {
-        let failure = |error| ledger_failure(&error);
-        decisions = ledger.decisions(Some(&issue), MAX_DECISIONS).map_err(failure)?;
+        decisions = ledger.decisions(Some(&issue), MAX_DECISIONS)?;
         decisions.reverse();
-        let attempts = ledger.attempts(Some(&issue), u32::MAX).map_err(failure)?;
+        let attempts = ledger.attempts(Some(&issue), u32::MAX)?;
         let agent_of = |attempt: vik_store::ledger::StoredAttempt| {
             (attempt.started.attempt_id.to_string(), attempt.started.agent)
         };

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use clap::Args;
 use vik_api::TakeoverView;
-use vik_base::report::{ErrorCode, Exit, Failure, date_time, ledger_failure, one_line};
+use vik_base::report::{ErrorCode, Exit, Failure, date_time, one_line};
 use vik_core::ids::{IssueId, StageName};
 use vik_core::machine::{IssueMachine, TakenOver};
 use vik_core::scheduler::{Command, TakeOver};
@@ -152,10 +152,10 @@ fn wait_for_end(
 
 /// Returns what the ledger has of an issue.
 fn machine(host: &Host, issue: &IssueId) -> Result<Option<IssueMachine>, Failure> {
-    let reader = Reader::open(&host.layout.service_dir()).map_err(|error| ledger_failure(&error))?;
+    let reader = Reader::open(&host.layout.service_dir())?;
     let Some(reader) = reader else { return Ok(None) };
     let machines = reader.recall(std::slice::from_ref(issue));
-    Ok(machines.map_err(|error| ledger_failure(&error))?.pop())
+    Ok(machines?.pop())
 }
 
 impl Held {

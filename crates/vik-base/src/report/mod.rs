@@ -196,8 +196,15 @@ impl From<ErrorBody> for Failure {
 /// The hint for an error of the ledger that has none.
 pub const LEDGER_HINT: &str = "check the folder and its disk; `vik doctor` checks the ledger";
 
-/// Returns the failure of a daemon without its ledger.
-pub fn ledger_failure(error: &LedgerError) -> Failure {
-    Failure::failed(ErrorCode::Ledger, "cannot use the ledger of this workflow", error)
-        .hint(error.hint().unwrap_or(LEDGER_HINT))
+impl From<&LedgerError> for Failure {
+    fn from(error: &LedgerError) -> Self {
+        Self::failed(ErrorCode::Ledger, "cannot use the ledger of this workflow", error)
+            .hint(error.hint().unwrap_or(LEDGER_HINT))
+    }
+}
+
+impl From<LedgerError> for Failure {
+    fn from(error: LedgerError) -> Self {
+        Self::from(&error)
+    }
 }

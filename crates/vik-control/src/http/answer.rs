@@ -15,6 +15,7 @@ use vik_core::ids::{AttemptId, IssueId};
 use vik_core::message::MessageRefusal;
 use vik_core::question::AnswerRefusal;
 use vik_core::scheduler::CommandResult;
+use vik_store::ledger::LedgerError;
 
 /// Why a request was refused or failed.
 #[derive(Debug)]
@@ -136,6 +137,12 @@ impl From<Failure> for Refusal {
             status,
             error: failure.body(),
         }
+    }
+}
+
+impl From<LedgerError> for Refusal {
+    fn from(error: LedgerError) -> Self {
+        Failure::from(error).into()
     }
 }
 

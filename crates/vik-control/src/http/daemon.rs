@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use axum::http::StatusCode;
 use tokio::sync::{Mutex, mpsc, oneshot};
 use vik_api::{Action, ApiView, Status, Steered};
-use vik_base::report::{ErrorCode, Failure, ledger_failure};
+use vik_base::report::{ErrorCode, Failure};
 use vik_core::ids::IssueId;
 use vik_core::message::MessageRefusal;
 use vik_core::scheduler::{Actor, Command, CommandResult};
@@ -202,7 +202,7 @@ impl Daemon {
                 ErrorCode::Ledger,
                 "no ledger found",
             )),
-            Err(error) => Err(ledger_failure(&error).into()),
+            Err(error) => Err(error.into()),
         }
     }
 }

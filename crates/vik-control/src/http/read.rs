@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use vik_api::{Decided, DecisionsPage, DiffView, Explained, IssuesPage, RunsPage, SCHEMA, Status};
-use vik_base::report::{ErrorCode, Failure, ledger_failure};
+use vik_base::report::{ErrorCode, Failure};
 use vik_core::ids::{AgentName, IssueId, RunId, StageName};
 use vik_orchestrator::{ControlRequest, api_view};
 use vik_store::ledger::RunFilter;
@@ -85,9 +85,7 @@ pub async fn issue(
     let explained = daemon
         .run_blocking(move |daemon| {
             let ledger = daemon.ledger()?;
-            let mut decisions = ledger
-                .decisions(Some(&issue), DECISIONS)
-                .map_err(|error| ledger_failure(&error))?;
+            let mut decisions = ledger.decisions(Some(&issue), DECISIONS)?;
             decisions.reverse();
             let runs = history::of_issue(&daemon.layout, Some(&ledger), Some(&status), &issue)
                 .map_err(|error| Failure::failed(ErrorCode::History, "cannot read the history", &error))?;
@@ -95,10 +93,8 @@ pub async fn issue(
             if now.is_none() && runs.is_empty() && !known {
                 return Err(Refusal::unknown_issue(&issue));
             }
-            let issue_title = history::issue_title(now.as_ref(), Some(&ledger), &issue)
-                .map_err(|error| ledger_failure(&error))?;
-            let details = history::issue_details(in_use.as_ref(), Some(&ledger), &issue)
-                .map_err(|error| ledger_failure(&error))?;
+            let issue_title = history::issue_title(now.as_ref(), Some(&ledger), &issue)?;
+            let details = history::issue_details(in_use.as_ref(), Some(&ledger), &issue)?;
             Ok(Explained {
                 schema: SCHEMA,
                 daemon: status.daemon.clone(),
@@ -181,8 +177,7 @@ pub async fn runs(State(daemon): State<Arc<Daemon>>, Params(query): Params<RunsQ
     let page = daemon
         .run_blocking(move |daemon| {
             let ledger = daemon.ledger()?;
-            let (runs, more) = history::selected(&daemon.layout, &ledger, Some(&status), &filter, limit)
-                .map_err(|error| ledger_failure(&error))?;
+            let (runs, more) = history::selected(&daemon.layout, &ledger, Some(&status), &filter, limit)?;
             Ok(RunsPage {
                 schema: SCHEMA,
                 runs,
@@ -200,10 +195,7 @@ pub async fn decisions(
     let limit = Limit::or(query.limit, 100);
     let page = daemon
         .run_blocking(move |daemon| {
-            let mut found = daemon
-                .ledger()?
-                .decisions(query.issue.as_ref(), limit + 1)
-                .map_err(|error| ledger_failure(&error))?;
+            let mut found = daemon.ledger()?.decisions(query.issue.as_ref(), limit + 1)?;
             let more = found.len() > limit as usize;
             found.truncate(limit as usize);
             let decided = found.into_iter().map(|decision| Decided {

@@ -7,7 +7,6 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use vik_api::ReportView;
-use vik_base::report::ledger_failure;
 use vik_core::duration::Span;
 
 use super::answer::{Answer, Json, Params};
@@ -42,7 +41,7 @@ pub async fn report(
         .run_blocking(move |daemon| {
             let ledger = daemon.ledger()?;
             let report = figures::report(Some(&ledger), Window::new(since, now, None));
-            Ok(report.map_err(|error| ledger_failure(&error))?)
+            Ok(report?)
         })
         .await?;
     Ok(Json(report))

@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use vik_api::{DiffView, EventsPage, Excerpt, SCHEMA, ScriptView, SessionDetail, StderrTail};
-use vik_base::report::{ErrorCode, Failure, ledger_failure};
+use vik_base::report::{ErrorCode, Failure};
 use vik_session::attempt::PROMPT;
 use vik_session::secrets::masked;
 use vik_store::ledger::StoredAttempt;
@@ -34,8 +34,7 @@ pub async fn detail(State(daemon): State<Arc<Daemon>>, session: SessionInPath) -
     let detail = daemon
         .run_blocking(move |daemon| {
             let ledger = daemon.ledger()?;
-            let found = history::attempt(&daemon.layout, &ledger, Some(&status), id)
-                .map_err(|error| ledger_failure(&error))?;
+            let found = history::attempt(&daemon.layout, &ledger, Some(&status), id)?;
             let (past, attempt) = found.ok_or_else(|| unknown_session(&id.to_string()))?;
             let record = past.record;
             let live = status
@@ -207,10 +206,7 @@ fn bad_request(message: String) -> Refusal {
 }
 
 fn find_attempt(daemon: &Daemon, session: &SessionInPath) -> Result<StoredAttempt, Refusal> {
-    let found = daemon
-        .ledger()?
-        .attempt(session.0)
-        .map_err(|error| ledger_failure(&error))?;
+    let found = daemon.ledger()?.attempt(session.0)?;
     found.ok_or_else(|| unknown_session(&session.0.to_string()))
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use vik_base::report::{ErrorCode, Exit, Failure, chain, ledger_failure};
+use vik_base::report::{ErrorCode, Exit, Failure, chain};
 use vik_core::changes::Stored;
 use vik_core::workflow::Workflow;
 use vik_orchestrator::service_state::{self, ServiceState};
@@ -84,7 +84,7 @@ impl Daemon {
         }
         // The ledger is opened before anything is changed: without it nothing can be stored, so
         // nothing may be done.
-        let (ledger, stored) = open_ledger(&host.layout).map_err(|error| ledger_failure(&error))?;
+        let (ledger, stored) = open_ledger(&host.layout)?;
         vik_workspace::sweep(&host.layout).map_err(|error| {
             Failure::failed(
                 ErrorCode::Home,
