@@ -172,33 +172,6 @@ pub enum Verb {
     Unknown(Vec<OsString>),
 }
 
-impl Verb {
-    /// Returns whether errors must be printed as JSON too.
-    pub fn wants_json(&self) -> bool {
-        match self {
-            Self::Doctor(args) => args.json,
-            Self::Status(args) => args.json,
-            Self::Runs(args) => args.json,
-            Self::Schedule(args) => args.json,
-            Self::Show(args) => args.json,
-            Self::Diff(args) => args.json,
-            Self::Report(args) => args.json,
-            Self::Notify(args) => args.wants_json(),
-            Self::Explain(args) => args.json,
-            Self::Trace(args) => args.wants_json(),
-            Self::Logs(args) => args.json,
-            Self::SignIns(args) => args.json,
-            Self::Message(args) => args.json,
-            Self::Takeover(args) => args.json,
-            Self::Handback(args) => args.json,
-            Self::Prune(args) => args.json,
-            Self::Tracker(args) => args.wants_json(),
-            Self::Issue(args) => args.wants_json(),
-            _ => false,
-        }
-    }
-}
-
 /// `vik logs`
 #[derive(Debug, Args)]
 pub struct LogsArgs {

@@ -57,7 +57,7 @@ use std::process::ExitCode;
 
 pub use args::{Cli, Verb};
 use clap::error::ErrorKind;
-use clap::{CommandFactory, FromArgMatches};
+use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use jiff::tz::TimeZone;
 use vik_base::report::{Exit, Failure, clean, set_time_zone};
 use vik_core::workflow::shell_quoted;
@@ -72,8 +72,8 @@ pub fn main() -> ExitCode {
     if let Some(code) = completion::answer_shell() {
         return code;
     }
-    let cli = match parse() {
-        Ok(cli) => cli,
+    let (cli, json) = match parse() {
+        Ok(parsed) => parsed,
         Err(error) if is_help(&error) => {
             // An error is ignored: nothing can be printed if the terminal is closed.
             let _ = error.print();
@@ -98,7 +98,6 @@ pub fn main() -> ExitCode {
     };
     set_time_zone(TimeZone::system());
     secrets::learn_own_keys();
-    let json = cli.verb.wants_json();
     match dispatch(&cli) {
         Ok(exit) => exit.into(),
         Err(failure) => {
@@ -108,9 +107,19 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn parse() -> Result<Cli, clap::Error> {
+/// Returns the arguments, and whether errors must be printed as JSON too.
+fn parse() -> Result<(Cli, bool), clap::Error> {
     let matches = command().try_get_matches()?;
-    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command()))
+    let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command()))?;
+    Ok((cli, has_json_flag(&matches)))
+}
+
+/// Returns whether the command line has the `--json` of the command that it names.
+fn has_json_flag(matches: &ArgMatches) -> bool {
+    match matches.subcommand() {
+        Some((_, command)) => has_json_flag(command),
+        None => matches.try_get_one("json").is_ok_and(|json| json == Some(&true)),
+    }
 }
 
 fn is_help(error: &clap::Error) -> bool {

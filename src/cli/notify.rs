@@ -38,13 +38,6 @@ pub enum NotifyVerb {
     },
 }
 
-impl NotifyArgs {
-    pub fn wants_json(&self) -> bool {
-        let NotifyVerb::Test { json, .. } = &self.verb;
-        *json
-    }
-}
-
 /// Sends a test notification once, immediately.
 pub fn run(workflow: &Path, args: &NotifyArgs) -> CliResult {
     let NotifyVerb::Test { name, json } = &args.verb;

@@ -19,20 +19,6 @@ pub struct IssueArgs {
     pub command: IssueCommand,
 }
 
-impl IssueArgs {
-    /// Returns whether errors must be printed as JSON too.
-    pub fn wants_json(&self) -> bool {
-        match self.command {
-            IssueCommand::New { json, .. }
-            | IssueCommand::List { json, .. }
-            | IssueCommand::Show { json, .. }
-            | IssueCommand::Move { json, .. }
-            | IssueCommand::Close { json, .. } => json,
-            IssueCommand::Comment { .. } => false,
-        }
-    }
-}
-
 /// The verbs of `vik issue`.
 #[derive(Debug, Subcommand)]
 pub enum IssueCommand {

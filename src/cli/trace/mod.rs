@@ -102,19 +102,6 @@ pub enum Format {
     Notes,
 }
 
-impl TraceArgs {
-    /// Returns whether errors must be printed as JSON too.
-    pub fn wants_json(&self) -> bool {
-        match &self.verb {
-            TraceVerb::Log { json, .. }
-            | TraceVerb::Blame { json, .. }
-            | TraceVerb::Verify { json }
-            | TraceVerb::Map { json, .. } => *json,
-            TraceVerb::Export { .. } => false,
-        }
-    }
-}
-
 /// Runs a verb of `vik trace`.
 pub fn run(workflow: &Path, args: &TraceArgs) -> CliResult {
     let root = history::root(workflow)?;

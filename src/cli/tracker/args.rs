@@ -129,13 +129,6 @@ pub struct TestArgs {
     pub program: Vec<OsString>,
 }
 
-impl TrackerArgs {
-    /// Returns whether errors must be printed as JSON too.
-    pub fn wants_json(&self) -> bool {
-        matches!(&self.command, TrackerCommand::Test(test) if test.json)
-    }
-}
-
 /// `vik tracker files`
 #[derive(Debug, Args)]
 pub struct FilesArgs {
