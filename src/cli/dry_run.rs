@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use vik_base::report::{ErrorCode, Exit, Failure, chain, clean, one_line};
+use vik_base::report::{ErrorCode, Exit, Failure, chain, clean, count, one_line};
 use vik_core::attempt::Start;
 use vik_core::ids::{AttemptId, IssueId, RunId};
 use vik_core::intent::Intent;
@@ -51,7 +51,7 @@ pub fn run(loaded: &LoadedWorkflow, filter: Filter) -> CliResult {
     let pull = pull.result.map_err(|error| {
         Failure::new(Exit::NotFound, ErrorCode::PullFailed, "the pull failed").with_source(&error)
     })?;
-    let count = pull.issues.len();
+    let pulled = pull.issues.len();
     for item in &pull.skipped {
         super::warn(&format!("skipped item {}: {}\n", item.index, item.reason));
     }
@@ -85,8 +85,8 @@ pub fn run(loaded: &LoadedWorkflow, filter: Filter) -> CliResult {
     let max_sessions = vik_orchestrator::OpenFiles::of_daemon().max_sessions();
     let slots = workflow.max_issue_concurrency.min(max_sessions);
     let mut out = format!(
-        "{count} {}; {} would start, at most {slots} at a time\n",
-        if count == 1 { "issue" } else { "issues" },
+        "{}; {} would start, at most {slots} at a time\n",
+        count(pulled, "issue"),
         starts.len()
     );
     if let Some(hold) = &global {

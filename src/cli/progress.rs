@@ -46,10 +46,6 @@ struct StderrWriter {
 /// The maximum number of queued lines. Further lines are dropped; the logs have them.
 const WAITING_LINES: usize = 1024;
 
-fn as_u64(number: usize) -> u64 {
-    u64::try_from(number).unwrap_or(u64::MAX)
-}
-
 /// How long a reader may delay the exit.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -233,7 +229,7 @@ impl Observer for Lines {
             } => {
                 self.pulls += 1;
                 if self.pulls == 1 || self.pull_failed {
-                    screen.line(&format!("pulled {}", count(as_u64(*issues), "issue")));
+                    screen.line(&format!("pulled {}", count(*issues, "issue")));
                 }
                 if self.pulls == 1 {
                     for item in *skipped {
@@ -296,7 +292,7 @@ impl Observer for Lines {
                         let why = if *is_requested {
                             ", as `before_run` asked".to_owned()
                         } else {
-                            format!(" after {}", count((*attempts).into(), "attempt"))
+                            format!(" after {}", count(*attempts, "attempt"))
                         };
                         screen.line(&format!("  {id} {stage} waits {}{why}", Span(*wait)));
                     }
@@ -311,7 +307,7 @@ impl Observer for Lines {
                         ..
                     } => {
                         let mark = screen.paint("33", "hand-over failed");
-                        let times = count((*tries).into(), "time");
+                        let times = count(*tries, "time");
                         screen.line(&format!(
                             "  {id} {stage} {mark} {times}, next try in {}",
                             Span(*wait)
@@ -369,7 +365,7 @@ impl Observer for Lines {
             | Progress::Messages(_)
             | Progress::DayLimit { .. } => {}
             Progress::Reloaded { edits, .. } => {
-                let changes = count(as_u64(edits.len()), "change");
+                let changes = count(edits.len(), "change");
                 screen.line(&format!("the workflow was edited ({changes})"));
                 for edit in *edits {
                     screen.line(&format!("  {}", one_line(&edit.to_string(), 200)));
@@ -388,13 +384,13 @@ impl Observer for Lines {
                 running,
                 force: false,
             } => {
-                let agents = count(as_u64(*running), "agent");
+                let agents = count(*running, "agent");
                 screen.line(&format!(
                     "stopping {agents}; send a second signal to kill immediately"
                 ));
             }
             Progress::Stopping { running, force: true } => {
-                screen.line(&format!("killing {}", count(as_u64(*running), "agent")));
+                screen.line(&format!("killing {}", count(*running, "agent")));
             }
         }
     }

@@ -231,7 +231,7 @@ fn text(plan: &Plan, args: &PruneArgs, now: Timestamp) -> String {
     let removed = plan.issues.iter().filter(|old| old.is_removed(args)).count();
     let unsaved = plan.issues.len() - removed;
     text.push_str(&kept);
-    let count = |issues: usize| count(issues as u64, "issue");
+    let count = |issues: usize| count(issues, "issue");
     text.push_str(&match plan.removed {
         true => format!("removed the workspaces and sessions of {}\n", count(removed)),
         false => format!("nothing was removed; --yes removes {}\n", count(removed)),

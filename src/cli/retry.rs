@@ -47,11 +47,11 @@ pub fn run(workflow: &Path, args: &RetryArgs) -> CliResult {
         ActionOutcome::Applied(stages) => {
             let stages = match &args.stage {
                 Some(stage) => format!("stage `{}`", one_line(stage, 60)),
-                None => count(stages as u64, "stage"),
+                None => count(stages, "stage"),
             };
             let more = match args.attempts {
                 None => String::new(),
-                Some(more) => format!(", allowing another {}", count(more.into(), "attempt")),
+                Some(more) => format!(", allowing another {}", count(more, "attempt")),
             };
             format!("retrying {stages} of issue {id}{more}; see when it runs with `vik explain {id}`\n")
         }

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use vik_api::SignInsPage;
 use vik_base::clock;
-use vik_base::report::{ErrorCode, Exit, Failure, ago, one_line, table};
+use vik_base::report::{ErrorCode, Exit, Failure, ago, count, one_line, table};
 use vik_client::{Client, ClientError};
 
 use super::{CliResult, client, print, print_json};
@@ -60,9 +60,8 @@ fn list(workflow: &Path, json: bool) -> CliResult {
 
 fn revoke(workflow: &Path, id: Option<&str>) -> CliResult {
     let steered = ask(workflow, async |client| client.revoke_sign_in(id).await);
-    let count = steered.map_err(|failure| unknown(failure, id))?.count;
-    let browsers = if count == 1 { "browser" } else { "browsers" };
-    print(&format!("{count} {browsers} signed out\n"));
+    let steered = steered.map_err(|failure| unknown(failure, id))?;
+    print(&format!("{} signed out\n", count(steered.count, "browser")));
     Ok(Exit::Done)
 }
 

@@ -1,8 +1,10 @@
 //! Numbers of things, for people.
 
+use std::fmt::Display;
+
 /// Returns a number of things: `1 issue`, `2 issues`.
-pub fn count(number: u64, noun: &str) -> String {
-    let end = if number == 1 { "" } else { "s" };
+pub fn count<N: Copy + Display + PartialEq + From<u8>>(number: N, noun: &str) -> String {
+    let end = if number == N::from(1) { "" } else { "s" };
     format!("{number} {noun}{end}")
 }
 

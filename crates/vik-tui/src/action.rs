@@ -3,6 +3,7 @@
 use vik_api::{Action, ApprovalView, QuestionView};
 use vik_core::approval::Answer;
 use vik_core::ids::IssueId;
+use vik_core::plural;
 use vik_core::question::{NewAnswer, Reply};
 use vik_core::scheduler::{ApprovalReply, Command, RetryRequest, TakeOver};
 
@@ -100,8 +101,8 @@ pub(crate) fn progress_text(action: &Action) -> String {
 
 /// Returns the text after the action succeeded.
 pub(crate) fn success_text(action: &Action, count: usize) -> String {
-    let attempts = crate::text::count(count, "attempt");
-    let runs = crate::text::count(count, "run");
+    let attempts = plural::count(count, "attempt");
+    let runs = plural::count(count, "run");
     match action {
         Action::Refresh => {
             "refresh requested: the daemon reloads the workflow and pulls the issues".to_owned()

@@ -236,12 +236,6 @@ pub(crate) fn short_duration(seconds: u64) -> String {
     }
 }
 
-/// Formats a number with its noun: `1 issue`, `2 issues`.
-pub(crate) fn count(number: usize, noun: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{number} {noun}{plural}")
-}
-
 /// Returns snake case as separate words.
 pub(crate) fn humanize(name: &str) -> String {
     name.replace('_', " ")

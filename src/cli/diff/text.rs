@@ -28,11 +28,7 @@ pub fn text(issue: &IssueId, diff: &DiffView, only_numbers: bool, color: bool) -
         let _ = writeln!(out, "commit {id} {subject} ({author})");
     }
     if diff.commits_left_out > 0 {
-        let _ = writeln!(
-            out,
-            "{} before these",
-            count(as_u64(diff.commits_left_out), "commit")
-        );
+        let _ = writeln!(out, "{} before these", count(diff.commits_left_out, "commit"));
     }
     if diff.files.is_empty() && diff.note.is_none() {
         out.push_str("no changes\n");
@@ -45,7 +41,7 @@ pub fn text(issue: &IssueId, diff: &DiffView, only_numbers: bool, color: bool) -
         }
     }
     if diff.files_left_out > 0 {
-        let _ = writeln!(out, "{} more changed", count(as_u64(diff.files_left_out), "file"));
+        let _ = writeln!(out, "{} more changed", count(diff.files_left_out, "file"));
     }
     out
 }
@@ -60,7 +56,7 @@ fn heading(issue: &IssueId, diff: &DiffView) -> String {
     let (added, removed) = diff.files.iter().fold((0, 0), |(added, removed), file| {
         (added + file.added, removed + file.removed)
     });
-    let files = count(as_u64(diff.files.len() + diff.files_left_out), "file");
+    let files = count(diff.files.len() + diff.files_left_out, "file");
     let since = diff
         .base
         .as_ref()
@@ -117,10 +113,6 @@ fn add_file(out: &mut String, file: &FileDiff, paint: impl Fn(&str, &str) -> Str
 
 fn shortened(id: &str) -> String {
     one_line(id, 64).chars().take(SHOWN_DIGITS).collect()
-}
-
-fn as_u64(number: usize) -> u64 {
-    u64::try_from(number).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tokio_util::sync::CancellationToken;
-use vik_base::report::{chain, one_line};
+use vik_base::report::{chain, count, one_line};
 use vik_core::issue::{Issue, Pull};
 use vik_core::scheduler::LookupResult;
 use vik_core::workflow::{OnStateChange, Stage, Workflow};
@@ -27,16 +27,9 @@ pub(super) fn check(workflow: &Workflow, pull: PullResult) -> (Vec<Check>, Vec<I
             ..
         }) => {
             let mut checks = Vec::new();
-            let count = |n: usize| {
-                if n == 1 {
-                    "1 issue".to_owned()
-                } else {
-                    format!("{n} issues")
-                }
-            };
             let message = format!(
                 "{} in {took:.1}s{}",
-                count(issues.len()),
+                count(issues.len(), "issue"),
                 matches(workflow, &issues)
             );
             checks.push(Check::ok(Group::Issues, PULL, message));

@@ -41,7 +41,7 @@ pub(in crate::cli) use tracker::used_states;
 
 pub(super) use probe::find as find_program;
 
-use vik_base::report::{ErrorCode, Exit, Failure, colored};
+use vik_base::report::{ErrorCode, Exit, Failure, colored, count};
 use vik_daemon::Instance;
 use vik_orchestrator::OpenFiles;
 use vik_orchestrator::intake::PullResult;
@@ -232,7 +232,6 @@ fn workflow_check(examination: &Examination, workflow: Option<&Workflow>) -> Che
         .count();
     let all = examination.findings().count();
     let path = examination.workflow_path.display();
-    let count = |n: usize, noun: &str| format!("{n} {noun}{}", if n == 1 { "" } else { "s" });
     if errors > 0 {
         let message = format!("{path}: {}", count(errors, "error"));
         return Check::error(Group::Workflow, WORKFLOW, "workflow_invalid", message);

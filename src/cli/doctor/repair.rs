@@ -61,21 +61,17 @@ pub(super) fn healthy(health: &Health) -> String {
     }
 }
 
-fn number(count: usize) -> u64 {
-    u64::try_from(count).unwrap_or(u64::MAX)
-}
-
 pub(super) fn text(found: &str, repaired: &Repaired) -> String {
     let mut out = format!("found: {found}\n");
     out.push_str(&format!(
         "rebuilt: {} and {}\n",
-        count(number(repaired.issues), "issue"),
-        count(number(repaired.attempts), "attempt"),
+        count(repaired.issues, "issue"),
+        count(repaired.attempts, "attempt"),
     ));
     if !repaired.open.is_empty() {
         out.push_str(&format!(
             "{} not ended yet: the next daemon recovers them\n",
-            count(number(repaired.open.len()), "attempt")
+            count(repaired.open.len(), "attempt")
         ));
     }
     for path in &repaired.moved {

@@ -31,7 +31,7 @@ pub(super) fn check(workflow: &Workflow, prompt: impl Fn(&PromptSource) -> Optio
             let message = if unconfined.is_empty() && in_bubblewrap > 0 {
                 format!(
                     "all agents are sandboxed; those of {} also run in bubblewrap namespaces",
-                    count(in_bubblewrap as u64, "stage")
+                    count(in_bubblewrap, "stage")
                 )
             } else if unconfined.is_empty() {
                 "all agents are sandboxed".to_owned()

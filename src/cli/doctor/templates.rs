@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
+use vik_base::report::{count, one_line};
 use vik_core::attempt::Start;
 use vik_core::ids::{AttemptId, RunId};
 use vik_core::issue::Issue;
@@ -40,7 +41,7 @@ impl Sample {
 
     fn name(&self) -> String {
         match self {
-            Self::Pulled(issue) => format!("issue {}", vik_base::report::one_line(issue.id.as_str(), 40)),
+            Self::Pulled(issue) => format!("issue {}", one_line(issue.id.as_str(), 40)),
             Self::MadeUp(_) => "a sample issue".to_owned(),
         }
     }
@@ -137,11 +138,7 @@ fn render_one(host: &Host, workflow: &Workflow, source: &Source<'_>, pulled: &[I
         _ => vik_template::script(&source.text, &context).map(|script| {
             let lines = script.trim().lines().count();
             rendered_script = Some(script);
-            if lines == 1 {
-                "1 line".to_owned()
-            } else {
-                format!("{lines} lines")
-            }
+            count(lines, "line")
         }),
     };
     let name = sample.name();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 use vik_agents::{Conclusion, Exit, Launch, LaunchContext, driver};
-use vik_base::report::{chain, one_line};
+use vik_base::report::{chain, count, one_line};
 use vik_core::ids::{AgentName, IssueId};
 use vik_core::outcome::FailureClass;
 use vik_core::workflow::{AgentProfile, Home, Runtime, SandboxPolicy, Stage, Workflow};
@@ -110,10 +110,7 @@ pub(super) async fn check(
         sum += usd;
         checks.push(check);
     }
-    let count = match calls.len() {
-        1 => "1 call".to_owned(),
-        count => format!("{count} calls"),
-    };
+    let count = count(calls.len(), "call");
     let message = format!("{count}, ${sum:.4} as reported by the agents");
     checks.push(Check::ok(GROUP, PROBE, message));
     checks

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
-use vik_base::report::{Exit, clean};
+use vik_base::report::{Exit, clean, count};
 use vik_workflow_reader::{Severity, render};
 
 use super::check::{Check, Examination, PROBE, Status, WORKFLOW};
@@ -119,10 +119,6 @@ pub fn next_step(examination: &Examination, strict: bool) -> String {
         None => with_workflow("vik doctor", path),
     };
     format!("next: {step}\n")
-}
-
-fn count(number: usize, noun: &str) -> String {
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 fn summary(examination: &Examination, strict: bool, color: bool) -> String {

@@ -176,8 +176,8 @@ pub fn intent(explanation: &Explanation, width: usize) -> String {
 pub fn limits(explanation: &Explanation, width: usize) -> String {
     let life = &explanation.life;
     let attempts = match life.max_attempts {
-        None => count(life.attempts.into(), "attempt"),
-        Some(max) => format!("{} of {}", life.attempts, count(max.into(), "attempt")),
+        None => count(life.attempts, "attempt"),
+        Some(max) => format!("{} of {}", life.attempts, count(max, "attempt")),
     };
     let mut out = "\n".to_owned();
     let lifetime = format!("Lifetime: {attempts}, {}", spent(&life.spent, &life.limit));

@@ -12,8 +12,6 @@ use vik_orchestrator::RunSummary;
 use vik_workspace::Layout;
 use vik_workspace::changes::GitDirs;
 
-use super::as_u64;
-
 /// The maximum number of listed items in each section of the summary.
 const SHOWN_LINES: usize = 20;
 
@@ -102,7 +100,7 @@ pub fn summary(closing: &RunSummary, results: &[WorkResult], once: bool) -> Stri
             &rows,
         ));
         let totals = &closing.totals;
-        let unlisted = totals.attempts - as_u64(closing.rows.len());
+        let unlisted = totals.attempts - closing.rows.len() as u64;
         if unlisted > 0 {
             out.push_str(&format!("{} before these\n", count(unlisted, "attempt")));
         }

@@ -250,7 +250,6 @@ fn totals(runs: &[RunView]) -> String {
     }
     let (succeeded, asked) = (count_of(Outcome::Succeeded), count_of(Outcome::Asked));
     let failed = ended().count() - succeeded - asked;
-    let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
     let took: u64 = attempts.iter().filter_map(|attempt| attempt.duration_ms).sum();
     let spent = attempts.iter().fold(SpendView::default(), |sum, attempt| {
         let is_estimate = attempt.cost_source == CostSource::Estimate;
@@ -264,8 +263,8 @@ fn totals(runs: &[RunView]) -> String {
     });
     let mut text = format!(
         "{}, {}: {succeeded} succeeded, {failed} failed",
-        count(number(runs.len()), "run"),
-        count(number(attempts.len()), "attempt"),
+        count(runs.len(), "run"),
+        count(attempts.len(), "attempt"),
     );
     if asked > 0 {
         let _ = write!(text, ", {asked} asked");

@@ -27,7 +27,7 @@ pub fn text(view: &RetentionView, now: Timestamp, width: usize) -> String {
     );
     push_wrapped(&mut out, &policy, width);
     if view.unlisted_issues > 0 {
-        let issues = count(view.unlisted_issues as u64, "workspace");
+        let issues = count(view.unlisted_issues, "workspace");
         push_wrapped(
             &mut out,
             &format!("  {issues} of issues that no pull lists"),

@@ -86,7 +86,7 @@ fn last_pull(pull: Option<&PullView>, failed_in_a_row: u64, now: Timestamp) -> S
             } else {
                 String::new()
             };
-            let issues = count(u64::try_from(pull.issues).unwrap_or(u64::MAX), "issue");
+            let issues = count(pull.issues, "issue");
             let mut out = format!("last pull {}: {issues}{skipped}\n", when(pull.at, now));
             for warning in &pull.warnings {
                 out.push_str(&format!("  warning: {}\n", one_line(warning, 200)));

@@ -127,7 +127,7 @@ impl Run {
 
     /// Returns the reason as a sentence.
     pub(super) fn park_detail(&self, reason: ParkReason, used_up: Option<LimitHit>) -> String {
-        let attempts = count(self.attempts.into(), "attempt");
+        let attempts = count(self.attempts, "attempt");
         let turns = match self.turns {
             0 | 1 => String::new(),
             turns => format!(" (the last one after {turns} of {} turns)", self.max_turns),
@@ -139,7 +139,7 @@ impl Run {
             }
             ParkReason::HandOver => {
                 let hand_over = self.hand_over.as_ref();
-                let tries = count(hand_over.map_or(1, |hand_over| hand_over.tries).into(), "time");
+                let tries = count(hand_over.map_or(1, |hand_over| hand_over.tries), "time");
                 let failure = hand_over.map(|hand_over| shortened(&hand_over.failure.to_string()));
                 format!(
                     "the work is done, but its hand-over failed {tries}: {}",
@@ -163,11 +163,11 @@ impl Run {
                 )
             }
             ParkReason::Questions => {
-                let asked = count(self.asked_in_a_row.into(), "attempt");
+                let asked = count(self.asked_in_a_row, "attempt");
                 format!("{asked} in a row ended with a question; {}", self.last_failure())
             }
             ParkReason::Internal => {
-                let attempts = count(MOST_INTERNAL_IN_A_ROW.into(), "attempt");
+                let attempts = count(MOST_INTERNAL_IN_A_ROW, "attempt");
                 format!(
                     "{attempts} in a row failed because of Vik itself; {}",
                     self.last_failure()

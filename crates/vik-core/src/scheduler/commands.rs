@@ -176,7 +176,7 @@ impl Scheduler {
         let hands_over = |event: &RunEvent| matches!(event, RunEvent::Unparked { hands_over: true, .. });
         let detail = match attempts {
             _ if events.iter().all(hands_over) => format!("another hand-over allowed by {by}"),
-            Some(attempts) => format!("{} added by {by}", plural::count((*attempts).into(), "attempt")),
+            Some(attempts) => format!("{} added by {by}", plural::count(*attempts, "attempt")),
             None => format!("another attempt allowed by {by}"),
         };
         let about = DecisionSubject {

@@ -46,7 +46,7 @@ impl Scheduler {
         let detail = format!(
             "message {} of {} from {by}",
             message.id,
-            count(message.text.len() as u64, "byte")
+            count(message.text.len(), "byte")
         );
         let about = DecisionSubject {
             attempt_id,
@@ -104,7 +104,7 @@ impl Scheduler {
             attempt_id: Some(attempt_id),
             ..DecisionSubject::from(issue)
         };
-        let detail = format!("the agent has taken {}", count(taken as u64, "message"));
+        let detail = format!("the agent has taken {}", count(taken, "message"));
         self.decide(now, DecisionKind::MessagesTaken, about, detail);
         self.changed.insert(issue.clone());
     }

@@ -57,7 +57,7 @@ impl Scheduler {
                 DecisionKind::HandOverFailed,
                 format!(
                     "the work is done, but its hand-over failed {}; next try in {}: {failure}",
-                    count((*tries).into(), "time"),
+                    count(*tries, "time"),
                     crate::duration::Span(*wait)
                 ),
             ),
@@ -108,7 +108,7 @@ impl Scheduler {
                     } else {
                         ""
                     },
-                    count((*attempts).into(), "attempt"),
+                    count(*attempts, "attempt"),
                     crate::duration::Span(*wait)
                 ),
             ),

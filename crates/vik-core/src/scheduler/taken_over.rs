@@ -84,7 +84,7 @@ impl Scheduler {
         self.changed.insert(issue.clone());
         let detail = format!(
             "handed back by {by}, with {}",
-            plural::count(count as u64, "changed file")
+            plural::count(count, "changed file")
         );
         self.decide(now, DecisionKind::HandBack, &issue, detail);
         // The issue may have been finished meanwhile.

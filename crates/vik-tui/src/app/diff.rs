@@ -3,10 +3,10 @@
 use vik_api::{DiffView, FileChange};
 use vik_client::ClientError;
 use vik_core::ids::IssueId;
+use vik_core::plural::count;
 
 use super::scroll::Scroll;
 use super::{App, Screen, error_with_hint};
-use crate::text::count;
 
 /// A diff and its visible part.
 pub(crate) struct DiffScreen {

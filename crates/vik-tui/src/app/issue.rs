@@ -6,12 +6,13 @@ use vik_api::{
 };
 use vik_core::ids::IssueId;
 use vik_core::outcome::{CostSource, Outcome};
+use vik_core::plural::count;
 use vik_text::{cost, cost_text, short};
 
 use super::scroll::Scroll;
 use crate::rows::{issue_status, stage_state};
 use crate::table::{CellText, Tone};
-use crate::text::{count, duration, humanize, money_limit, seconds_between, short_duration, wrap};
+use crate::text::{duration, humanize, money_limit, seconds_between, short_duration, wrap};
 
 /// The maximum number of decisions that are shown.
 const MAX_DECISIONS: usize = 200;
@@ -287,8 +288,8 @@ pub(crate) fn spent(spent: &SpendView, limit: &LimitView) -> String {
 /// Returns the totals of an issue's life in one line.
 pub(crate) fn life(life: &LifeView) -> String {
     let attempts = match life.max_attempts {
-        None => count(life.attempts as usize, "attempt"),
-        Some(limit) => format!("{} of {}", life.attempts, count(limit as usize, "attempt")),
+        None => count(life.attempts, "attempt"),
+        Some(limit) => format!("{} of {}", life.attempts, count(limit, "attempt")),
     };
     format!("{attempts}, {}", spent(&life.spent, &life.limit))
 }

@@ -2,13 +2,14 @@
 
 use ratatui::layout::Rect;
 use vik_api::{ApprovalView, Explained, HoldView, SessionView};
+use vik_core::plural::count;
 use vik_text::short;
 
 use super::paint::Paint;
 use crate::app::{App, Tab, life, spent};
 use crate::rows::{activity, budget_share, issue_status, share_tone, stage_state, starts_in};
 use crate::table::{CellText, RowContext, Tone};
-use crate::text::{count, duration, fit_end, humanize, seconds_between, short_duration, wrap};
+use crate::text::{duration, fit_end, humanize, seconds_between, short_duration, wrap};
 
 /// The minimum number of columns for two halves.
 const TWO_HALVES_MIN_COLUMNS: u16 = 120;
@@ -145,11 +146,7 @@ fn row_details(app: &App, known: Option<&Explained>, out: &mut Lines) {
                     span => format!("in {span}"),
                 };
                 out.put("starts", &when, Tone::Plain, 1);
-                let text = format!(
-                    "{}, {} so far",
-                    row.stage,
-                    count(row.attempts as usize, "attempt")
-                );
+                let text = format!("{}, {} so far", row.stage, count(row.attempts, "attempt"));
                 out.put("stage", &text, Tone::Plain, 1);
                 issue_life(known, out);
                 out.put("run", row.run_id.as_deref().unwrap_or_default(), Tone::Faint, 1);
@@ -243,7 +240,7 @@ fn session(app: &App, row: &SessionView, known: Option<&Explained>, out: &mut Li
     let started = format!(
         "{} ago, {last_event}, {}",
         duration(seconds_between(row.since, app.now)),
-        count(usize::try_from(row.events).unwrap_or(usize::MAX), "event")
+        count(row.events, "event")
     );
     out.put("started", &started, Tone::Plain, 1);
     let share = budget_share(row);

@@ -1,13 +1,14 @@
 //! The daemon in two lines, and the important notices.
 
 use vik_api::{DaemonState, DayView, Status};
+use vik_core::plural::count;
 use vik_text::{cost, cost_text, short};
 
 use super::paint::{Paint, side_by_side};
 use crate::app::{App, ScreenLayout, notices};
 use crate::rows::share_tone;
 use crate::table::{CellText, Tone};
-use crate::text::{count, duration, fit_end, money_limit, seconds_between, short_duration, width};
+use crate::text::{duration, fit_end, money_limit, seconds_between, short_duration, width};
 
 pub(super) fn draw(app: &App, rows: &ScreenLayout, paint: &mut Paint<'_>) {
     let columns = app.size.0;

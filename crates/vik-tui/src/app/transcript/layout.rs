@@ -1,12 +1,13 @@
 //! Lays entries out as lines.
 
 use jiff::tz::TimeZone;
+use vik_core::plural::count;
 use vik_text::transcript::{Entry as Content, Importance, Mark, ToolCall, ToolResult};
 use vik_text::{Line, TextStyle};
 
 use super::events::Item;
 use crate::table::{CellText, Tone};
-use crate::text::{count, fit, width};
+use crate::text::{fit, width};
 
 /// The maximum number of lines of one text, unfolded.
 const MAX_LINES: usize = 1_000;
