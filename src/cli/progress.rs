@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use vik_base::report::{clean, clock_time, count, day_heading, one_line};
+use vik_base::report::{clean, clock_time, count, day_heading, one_line, paint};
 use vik_core::attempt::Start;
 use vik_core::duration::Span;
 use vik_core::ids::AttemptId;
@@ -113,11 +113,7 @@ impl Screen {
     }
 
     fn paint(&self, code: &str, text: &str) -> String {
-        if self.color {
-            format!("\x1b[{code}m{text}\x1b[0m")
-        } else {
-            text.to_owned()
-        }
+        paint(self.color, code, text)
     }
 
     /// Reports the running attempts.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use vik_api::{DiffView, FileChange, FileDiff};
-use vik_base::report::{clean, count, one_line};
+use vik_base::report::{clean, count, one_line, paint};
 use vik_core::ids::IssueId;
 
 /// The number of digits of a commit id that are shown.
@@ -14,17 +14,13 @@ const YELLOW: &str = "33";
 
 /// Formats the commits and the files, with their changed lines unless only the numbers are wanted.
 pub fn text(issue: &IssueId, diff: &DiffView, only_numbers: bool, color: bool) -> String {
-    let paint = |code: &str, text: &str| match color {
-        true => format!("\x1b[{code}m{text}\x1b[0m"),
-        false => text.to_owned(),
-    };
-    let mut out = paint(BOLD, &heading(issue, diff)) + "\n";
+    let mut out = paint(color, BOLD, &heading(issue, diff)) + "\n";
     if let Some(note) = &diff.note {
         let _ = writeln!(out, "note: {}", one_line(note, 400));
     }
     for commit in &diff.commits {
         let (subject, author) = (one_line(&commit.subject, 100), one_line(&commit.author, 40));
-        let id = paint(YELLOW, &shortened(&commit.id));
+        let id = paint(color, YELLOW, &shortened(&commit.id));
         let _ = writeln!(out, "commit {id} {subject} ({author})");
     }
     if diff.commits_left_out > 0 {
@@ -37,7 +33,7 @@ pub fn text(issue: &IssueId, diff: &DiffView, only_numbers: bool, color: bool) -
         if only_numbers {
             let _ = writeln!(out, "{} {}", numbers(file), one_line(&file.path, 200));
         } else {
-            add_file(&mut out, file, paint);
+            add_file(&mut out, file, color);
         }
     }
     if diff.files_left_out > 0 {
@@ -78,7 +74,7 @@ fn numbers(file: &FileDiff) -> String {
     format!("{change} {added:>6} {removed:>6}")
 }
 
-fn add_file(out: &mut String, file: &FileDiff, paint: impl Fn(&str, &str) -> String) {
+fn add_file(out: &mut String, file: &FileDiff, color: bool) {
     let path = one_line(&file.path, 400);
     let side = |prefix: &str, missing: FileChange| match file.change == missing {
         true => "/dev/null".to_owned(),
@@ -86,14 +82,14 @@ fn add_file(out: &mut String, file: &FileDiff, paint: impl Fn(&str, &str) -> Str
     };
     let Some(patch) = &file.patch else {
         let line = format!("{} {path}: binary, too large, or no longer stored", numbers(file));
-        let _ = writeln!(out, "{}", paint(BOLD, &line));
+        let _ = writeln!(out, "{}", paint(color, BOLD, &line));
         return;
     };
     for line in [
         format!("--- {}", side("a", FileChange::Added)),
         format!("+++ {}", side("b", FileChange::Deleted)),
     ] {
-        let _ = writeln!(out, "{}", paint(BOLD, &line));
+        let _ = writeln!(out, "{}", paint(color, BOLD, &line));
     }
     for line in patch.split_inclusive('\n') {
         let line = line.strip_suffix('\n').unwrap_or(line);
@@ -107,7 +103,7 @@ fn add_file(out: &mut String, file: &FileDiff, paint: impl Fn(&str, &str) -> Str
                 continue;
             }
         };
-        let _ = writeln!(out, "{}", paint(code, &shown));
+        let _ = writeln!(out, "{}", paint(color, code, &shown));
     }
 }
 

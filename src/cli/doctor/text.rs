@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
-use vik_base::report::{Exit, clean, count};
+use vik_base::report::{Exit, clean, count, paint};
 use vik_workflow_reader::{Severity, render};
 
 use super::check::{Check, Examination, PROBE, Status, WORKFLOW};
@@ -148,14 +148,6 @@ fn summary(examination: &Examination, strict: bool, color: bool) -> String {
         _ => "not ready to run",
     };
     paint(color, "1;31", &format!("{meaning}: {counts}"))
-}
-
-fn paint(color: bool, style: &str, text: &str) -> String {
-    if color {
-        format!("\x1b[{style}m{text}\x1b[0m")
-    } else {
-        text.to_owned()
-    }
 }
 
 /// Formats the report as JSON for scripts.

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
-use vik_base::report::{ErrorCode, Exit, Failure, clean, colored, one_line};
+use vik_base::report::{ErrorCode, Exit, Failure, clean, colored, one_line, paint};
 use vik_tracker::conformance::{Options, Report, Status, Subject, test};
 use vik_tracker::protocol::{ProgramTracker, check_argument};
 
@@ -98,11 +98,7 @@ fn text(report: &Report, color: bool) -> String {
             Status::Unsure => ("?", "33"),
             Status::Skipped => ("–", "2"),
         };
-        let mark = if color {
-            format!("\x1b[{style}m{mark}\x1b[0m")
-        } else {
-            mark.to_owned()
-        };
+        let mark = paint(color, style, mark);
         let detail = one_line(&check.detail, 500);
         let _ = writeln!(out, "{mark} {:<width$}  {detail}", check.name);
     }

@@ -26,7 +26,9 @@ pub use time::{
     clock_time, date_time, day_heading, set_time_zone, shared_offset, utc_offset, with_local_times,
 };
 
-pub use text::{ago, colored, cost_sum, elapsed_suffix, label, spent, spent_cost, tail_lines, until, when};
+pub use text::{
+    ago, colored, cost_sum, elapsed_suffix, label, paint, spent, spent_cost, tail_lines, until, when,
+};
 
 /// Returns an error and its causes on one line, outermost first.
 pub fn chain(error: &dyn Error) -> String {
@@ -153,25 +155,23 @@ impl Failure {
 
     /// Returns the error as several lines of text for people.
     pub fn text(&self, color: bool) -> String {
-        let paint = |code: &str, text: &str| {
-            if color {
-                format!("\x1b[{code}m{text}\x1b[0m")
-            } else {
-                text.to_owned()
-            }
-        };
         let mut out = String::new();
         match &self.detail.rendered {
             Some(text) => out.push_str(text),
             None => {
-                let _ = writeln!(out, "{} {}", paint("1;31", "error:"), clean(&self.detail.heading));
+                let _ = writeln!(
+                    out,
+                    "{} {}",
+                    paint(color, "1;31", "error:"),
+                    clean(&self.detail.heading)
+                );
                 for cause in &self.detail.causes {
-                    let _ = writeln!(out, "  {} {}", paint("2", "because:"), clean(cause));
+                    let _ = writeln!(out, "  {} {}", paint(color, "2", "because:"), clean(cause));
                 }
             }
         }
         if let Some(hint) = &self.detail.hint {
-            let _ = writeln!(out, "  {} {}", paint("1;36", "hint:"), clean(hint));
+            let _ = writeln!(out, "  {} {}", paint(color, "1;36", "hint:"), clean(hint));
         }
         out
     }

@@ -15,6 +15,14 @@ pub fn colored(stream: &impl IsTerminal) -> bool {
     !unwanted && stream.is_terminal()
 }
 
+/// Returns a text in a style of the terminal, an SGR code such as `1;31`, if it is to have colours.
+pub fn paint(color: bool, style: &str, text: &str) -> String {
+    match color {
+        true => format!("\x1b[{style}m{text}\x1b[0m"),
+        false => text.to_owned(),
+    }
+}
+
 /// Returns a code in snake case as people read it: `attempts used up`.
 pub fn label(code: &str) -> String {
     one_line(code, 60).replace('_', " ")
