@@ -48,52 +48,39 @@ impl OutputStyle {
 
     /// Formats lines from the first column.
     pub fn lines(&self, lines: Vec<Line>) -> String {
-        let mut out = String::new();
-        for line in lines {
-            self.write(&mut out, 0, None, line);
-        }
-        out
+        self.block(0, None, lines)
     }
 
     /// Formats an event: time and mark before its first line, further lines below.
     pub fn event(&self, time: &str, mark: Mark, lines: Vec<Line>) -> String {
-        let mut out = String::new();
-        for (index, line) in lines.into_iter().enumerate() {
-            let head = (index == 0).then(|| {
-                let time = self.painted(TextStyle::Dim, &format!("{time:>0$}", self.time_width()));
-                let mark = self.painted(mark.0, &mark.1.to_string());
-                format!("{time} {mark} ")
-            });
-            self.write(&mut out, self.gutter(), head, line);
-        }
-        out
+        let time = self.painted(TextStyle::Dim, &format!("{time:>0$}", self.time_width()));
+        let mark = self.painted(mark.0, &mark.1.to_string());
+        self.block(self.gutter(), Some(format!("{time} {mark} ")), lines)
     }
 
     /// Formats lines that belong to the event above: the mark is in the column of its text.
     pub fn below(&self, mark: Mark, lines: Vec<Line>) -> String {
-        let mut out = String::new();
-        for (index, line) in lines.into_iter().enumerate() {
-            let head = (index == 0).then(|| {
-                let mark = self.painted(mark.0, &mark.1.to_string());
-                format!("{}{mark} ", " ".repeat(self.gutter()))
-            });
-            self.write(&mut out, self.gutter() + 2, head, line);
-        }
-        out
+        let mark = self.painted(mark.0, &mark.1.to_string());
+        let head = format!("{}{mark} ", " ".repeat(self.gutter()));
+        self.block(self.gutter() + 2, Some(head), lines)
     }
 
-    /// Writes a line that starts at a column, with `head` before it in its first row.
-    fn write(&self, out: &mut String, column: usize, head: Option<String>, line: Line) {
-        let column = column + line.indent;
-        let text_width = self.width.saturating_sub(column).max(NARROWEST);
-        let mut head = head.map(|head| head + &" ".repeat(line.indent));
-        for pieces in line.folded(text_width) {
-            let mut text = head.take().unwrap_or_else(|| " ".repeat(column));
-            for (tone, piece) in pieces {
-                text.push_str(&self.painted(tone, &piece));
+    /// Formats lines that start at a column, with `head` before the first row.
+    fn block(&self, column: usize, mut head: Option<String>, lines: Vec<Line>) -> String {
+        let mut out = String::new();
+        for line in lines {
+            let column = column + line.indent;
+            let text_width = self.width.saturating_sub(column).max(NARROWEST);
+            let mut head = head.take().map(|head| head + &" ".repeat(line.indent));
+            for pieces in line.folded(text_width) {
+                let mut text = head.take().unwrap_or_else(|| " ".repeat(column));
+                for (tone, piece) in pieces {
+                    text.push_str(&self.painted(tone, &piece));
+                }
+                let _ = writeln!(out, "{}", text.trim_end());
             }
-            let _ = writeln!(out, "{}", text.trim_end());
         }
+        out
     }
 
     fn painted(&self, tone: TextStyle, text: &str) -> String {
