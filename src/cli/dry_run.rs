@@ -23,17 +23,14 @@ use vik_template::{Fence, Part};
 use vik_workflow::LoadedWorkflow;
 
 use super::doctor::Scratch;
-use super::{CliResult, print};
+use super::{CliResult, print, runtime};
 
 /// Shows what `run` would start now.
 pub fn run(loaded: &LoadedWorkflow, filter: Filter) -> CliResult {
     let workflow = &loaded.workflow;
     let instance = Instance::of(&loaded.path)?;
     let host = host(&loaded.path, workflow, &instance)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::failed(ErrorCode::Runtime, "cannot start", &error))?;
+    let runtime = runtime()?;
     let scratch = Scratch::new().map_err(|error| {
         Failure::failed(
             ErrorCode::Temporary,

@@ -59,7 +59,7 @@ pub use args::{Cli, Verb};
 use clap::error::ErrorKind;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use jiff::tz::TimeZone;
-use vik_base::report::{Exit, Failure, clean, set_time_zone};
+use vik_base::report::{ErrorCode, Exit, Failure, clean, set_time_zone};
 use vik_core::workflow::shell_quoted;
 use vik_session::secrets;
 use vik_tracker::TrackerError;
@@ -262,6 +262,14 @@ pub fn print_json(value: &impl serde::Serialize) {
         text.as_str().into()
     };
     print(&format!("{text}\n"));
+}
+
+/// Returns a runtime for the asynchronous part of a command.
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed(ErrorCode::Runtime, "cannot start", &error))
 }
 
 /// Returns the clap command.

@@ -14,7 +14,7 @@ use vik_workflow::WorkflowFile;
 
 use super::completion::notifiers;
 use super::doctor::Scratch;
-use super::{CliResult, print, print_json};
+use super::{CliResult, print, print_json, runtime};
 
 /// `vik notify`
 #[derive(Debug, Args)]
@@ -67,10 +67,7 @@ pub fn run(workflow: &Path, args: &NotifyArgs) -> CliResult {
     let host = Arc::new(vik_daemon::host(&loaded.path, &loaded.workflow, &instance)?);
     let scratch = Scratch::new()
         .map_err(|error| Failure::failed(ErrorCode::Notify, "cannot create a temporary folder", &error))?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::failed(ErrorCode::Runtime, "cannot start", &error))?;
+    let runtime = runtime()?;
     let (mut results, mut exit) = (Vec::new(), Exit::Done);
     for name in named {
         let Some(notifier) = loaded.workflow.notify.get(&name) else {

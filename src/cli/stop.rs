@@ -16,7 +16,7 @@ use vik_session::host::{INSTANCE_MARK, SHIM_MARK};
 use vik_workflow::absolute;
 
 use super::positional::Positional;
-use super::{CliResult, client, print};
+use super::{CliResult, client, print, runtime};
 
 /// `vik stop`
 #[derive(Debug, Args)]
@@ -284,10 +284,7 @@ fn end_leftovers(instance: &Instance) -> Result<usize, Failure> {
         kill: LAST_GRACE,
         ..Graces::default()
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .map_err(|error| Failure::failed(ErrorCode::Runtime, "cannot start", &error))?;
+    let runtime = runtime()?;
     let end = |mark| runtime.block_on(vik_proc::end_marked(mark, &name, &[], &graces));
     // Stuck shims are ended first: otherwise they could start or inherit processes meanwhile.
     let (_, mut left) = end(SHIM_MARK);

@@ -8,7 +8,7 @@ use vik_client::Endpoint;
 use vik_control::http::Keys;
 use vik_tui::{Options, TopError};
 
-use super::{CliResult, client};
+use super::{CliResult, client, runtime};
 
 /// `vik top`
 #[derive(Debug, Args)]
@@ -21,10 +21,7 @@ pub struct TopArgs {
 
 /// Shows the dashboard until the person quits.
 pub fn run(workflow: &Path, args: &TopArgs) -> CliResult {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::failed(ErrorCode::Runtime, "cannot start", &error))?;
+    let runtime = runtime()?;
     let link = args.url.as_ref().and_then(|url| url.split_once("/login#code="));
     let endpoint = match (&args.url, link) {
         (_, Some((url, code))) => runtime

@@ -16,7 +16,7 @@ use vik_store::PastAttempt;
 use vik_workspace::Layout;
 
 use super::issue_arg::RequiredIssue;
-use super::{CliResult, client, history, print, print_json};
+use super::{CliResult, client, history, print, print_json, runtime};
 
 /// `vik diff`
 #[derive(Debug, Args)]
@@ -90,10 +90,7 @@ fn ask(workflow: &Path, issue: &IssueId, attempt: Option<&PastAttempt>) -> Resul
 fn read(layout: &Layout, issue: &IssueId, attempt: Option<PastAttempt>) -> Result<DiffView, Failure> {
     let supervisor = Supervisor::this_program()
         .map_err(|error| Failure::failed(ErrorCode::Runtime, "cannot prepare the shim", &error))?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::failed(ErrorCode::Runtime, "cannot start", &error))?;
+    let runtime = runtime()?;
     let sources = Sources {
         layout,
         supervisor: &supervisor,

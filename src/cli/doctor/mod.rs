@@ -50,7 +50,7 @@ use vik_session::host::{Host, own_environment};
 use vik_workflow::{FileFindings, WorkflowFile, absolute};
 
 use super::positional::Positional;
-use super::{CliResult, print, print_json};
+use super::{CliResult, print, print_json, runtime};
 
 use check::{Group, PULL, WORKFLOW};
 pub(in crate::cli) use probe::Scratch;
@@ -132,10 +132,7 @@ pub enum Extent {
 /// # Errors
 /// If it is interrupted (exit 130), or cannot start.
 pub fn examine(workflow: &Path, extent: Extent) -> Result<Examination, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::failed(ErrorCode::Runtime, "cannot start", &error))?;
+    let runtime = runtime()?;
     runtime.block_on(async {
         let cancel = CancellationToken::new();
         if extent == Extent::Files {

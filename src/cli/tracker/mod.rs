@@ -28,7 +28,7 @@ use args::{ProtocolVerb, TrackerCommand};
 
 use super::doctor::Scratch;
 use super::issue::report_broken;
-use super::{CliResult, workflow_of_hook};
+use super::{CliResult, runtime, workflow_of_hook};
 
 /// How long a request to another program may take. The timeout of a hook usually ends it before.
 const TIMEOUT: Duration = Duration::from_mins(5);
@@ -109,10 +109,7 @@ fn secrets(file: &LoadedWorkflow) -> Result<Vec<(String, String)>, Failure> {
         secrets: &file.workflow.secrets,
         folder: scratch.path(),
     };
-    let values = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::failed(ErrorCode::Runtime, "cannot start", &error))?
+    let values = runtime()?
         .block_on(resolver.values(names, pending()))
         .map_err(|error| Failure::failed(ErrorCode::Secrets, heading, &error))?;
     Ok(values.of(names).collect())
