@@ -12,7 +12,7 @@ use vik_workflow::{WorkflowFile, absolute};
 
 use super::client::{self, ActionOutcome};
 use super::issue_arg::RequiredIssue;
-use super::{CliResult, print, print_json};
+use super::{CliResult, print_result};
 
 /// `vik handback`
 #[derive(Debug, Args)]
@@ -49,18 +49,14 @@ pub fn run(workflow: &Path, args: &HandbackArgs) -> CliResult {
             Err(Failure::new(Exit::Failed, ErrorCode::NothingWaits, problem)
                 .hint("`vik status` lists the issues that are taken over"))
         }
-        ActionOutcome::Applied(_) if args.json => {
-            print_json(&HandbackView {
+        ActionOutcome::Applied(_) => {
+            let view = HandbackView {
                 schema: vik_api::SCHEMA,
                 issue_id: IssueId::from(args.issue.id()),
-            });
-            Ok(Exit::Done)
-        }
-        ActionOutcome::Applied(_) => {
-            print(&format!(
-                "issue {id} is handed back; see when it runs with `vik explain {id}`\n"
-            ));
-            Ok(Exit::Done)
+            };
+            print_result(args.json, &view, || {
+                format!("issue {id} is handed back; see when it runs with `vik explain {id}`\n")
+            })
         }
     }
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use vik_api::{Delivery, DeliveryTo, MessageView, MessagesPage, SCHEMA, SentMessage};
-use vik_base::report::{ErrorCode, Exit, Failure, date_time, one_line};
+use vik_base::report::{ErrorCode, Failure, date_time, one_line};
 use vik_core::ids::{IssueId, MessageId};
 use vik_core::message::{MessageRefusal, NewMessage, Withdrawal, check_text};
 use vik_core::scheduler::{Command, CommandResult};
@@ -13,7 +13,7 @@ use vik_workflow::{WorkflowFile, absolute};
 
 use super::issue_arg::IssueAndText;
 use super::text_input::text;
-use super::{CliResult, client, history, print, print_json};
+use super::{CliResult, client, history, print_result};
 
 /// `vik message`
 #[derive(Debug, Args)]
@@ -92,12 +92,7 @@ fn send(workflow: &Path, message: NewMessage, json: bool) -> CliResult {
         }
         Err(error) => return Err(error),
     };
-    if json {
-        print_json(&sent);
-    } else {
-        print(&sent_text(&issue, &sent));
-    }
-    Ok(Exit::Done)
+    print_result(json, &sent, || sent_text(&issue, &sent))
 }
 
 /// Returns what happens to a message, for people.
@@ -145,12 +140,7 @@ fn list(workflow: &Path, issue: &IssueId, json: bool) -> CliResult {
         Err(error) if error.code() == ErrorCode::NoDaemon.as_str() => stored(workflow, issue)?,
         Err(error) => return Err(error),
     };
-    if json {
-        print_json(&page);
-    } else {
-        print(&list_text(&page));
-    }
-    Ok(Exit::Done)
+    print_result(json, &page, || list_text(&page))
 }
 
 /// Returns the waiting messages for people.
@@ -225,13 +215,10 @@ fn withdraw(workflow: &Path, issue: &IssueId, id: &str, json: bool) -> CliResult
         }
         Err(error) => return Err(error),
     }
-    if json {
-        print_json(&serde_json::json!({ "schema": SCHEMA, "withdrawn": message.to_string() }));
-    } else {
-        let id = one_line(issue.as_str(), 60);
-        print(&format!("issue {id}: message withdrawn\n"));
-    }
-    Ok(Exit::Done)
+    let withdrawn = serde_json::json!({ "schema": SCHEMA, "withdrawn": message.to_string() });
+    print_result(json, &withdrawn, || {
+        format!("issue {}: message withdrawn\n", one_line(issue.as_str(), 60))
+    })
 }
 
 /// Applies a command to the ledger; the next daemon does what follows from it.

@@ -264,6 +264,16 @@ pub fn print_json(value: &impl serde::Serialize) {
     print(&format!("{text}\n"));
 }
 
+/// Writes the result of a command to stdout: as JSON, or as a text for people.
+pub fn print_result<T: serde::Serialize>(json: bool, value: &T, text: impl FnOnce() -> String) -> CliResult {
+    if json {
+        print_json(value);
+    } else {
+        print(&text());
+    }
+    Ok(Exit::Done)
+}
+
 /// Returns a runtime for the asynchronous part of a command.
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_current_thread()

@@ -23,7 +23,7 @@ use vik_store::ledger::Reader;
 use vik_workflow::{LoadedWorkflow, WorkflowFile, absolute};
 use vik_workspace::Layout;
 
-use super::{CliResult, history, print, print_json};
+use super::{CliResult, history, print_result};
 
 /// `vik prune`
 #[derive(Debug, Args)]
@@ -136,12 +136,7 @@ pub fn run(workflow: &Path, args: &PruneArgs) -> CliResult {
         }
         plan.issues.push(old);
     }
-    if args.json {
-        print_json(&plan);
-    } else {
-        print(&text(&plan, args, now));
-    }
-    Ok(Exit::Done)
+    print_result(args.json, &plan, || text(&plan, args, now))
 }
 
 impl OldIssue {

@@ -6,11 +6,11 @@ use clap::Args;
 use jiff::Timestamp;
 use vik_api::{SCHEMA, ScheduleResult, ScheduleView, ScheduledView};
 use vik_base::clock;
-use vik_base::report::{ErrorCode, Exit, Failure, date_time, one_line, table, when};
+use vik_base::report::{ErrorCode, Failure, date_time, one_line, table, when};
 use vik_daemon::schedule::{ScheduleState, Timing};
 use vik_workflow::{LoadedWorkflow, WorkflowFile, absolute};
 
-use super::{CliResult, history, print, print_json};
+use super::{CliResult, history, print_result};
 
 /// `vik schedule`
 #[derive(Debug, Args)]
@@ -35,14 +35,7 @@ pub fn run(workflow: &Path, args: &ScheduleArgs) -> CliResult {
         book.end_running();
     }
     let view = view(&loaded, book, clock::now());
-    if args.json {
-        print_json(&view);
-    } else if view.entries.is_empty() {
-        print("the workflow has no schedule\n");
-    } else {
-        print(&text(&view, clock::now()));
-    }
-    Ok(Exit::Done)
+    print_result(args.json, &view, || text(&view, clock::now()))
 }
 
 fn view(loaded: &LoadedWorkflow, mut book: ScheduleState, now: Timestamp) -> ScheduleView {
@@ -68,6 +61,9 @@ fn view(loaded: &LoadedWorkflow, mut book: ScheduleState, now: Timestamp) -> Sch
 }
 
 fn text(view: &ScheduleView, now: Timestamp) -> String {
+    if view.entries.is_empty() {
+        return "the workflow has no schedule\n".to_owned();
+    }
     let dash = || "-".to_owned();
     let rows: Vec<_> = view
         .entries

@@ -9,7 +9,7 @@ use vik_base::clock;
 use vik_base::report::{ErrorCode, Exit, Failure, ago, count, one_line, table};
 use vik_client::{Client, ClientError};
 
-use super::{CliResult, client, print, print_json};
+use super::{CliResult, client, print, print_result};
 
 /// `vik sign-ins`
 #[derive(Debug, Args)]
@@ -48,14 +48,7 @@ pub fn run(workflow: &Path, args: &SignInsArgs) -> CliResult {
 
 fn list(workflow: &Path, json: bool) -> CliResult {
     let page = ask(workflow, async |client| client.sign_ins().await)?;
-    if json {
-        print_json(&page);
-    } else if page.sign_ins.is_empty() {
-        print("no browser is signed in\n");
-    } else {
-        print(&text(&page, clock::now()));
-    }
-    Ok(Exit::Done)
+    print_result(json, &page, || text(&page, clock::now()))
 }
 
 fn revoke(workflow: &Path, id: Option<&str>) -> CliResult {
@@ -95,6 +88,9 @@ fn ask<T>(workflow: &Path, send: impl AsyncFnOnce(&Client) -> Result<T, ClientEr
 }
 
 fn text(page: &SignInsPage, now: Timestamp) -> String {
+    if page.sign_ins.is_empty() {
+        return "no browser is signed in\n".to_owned();
+    }
     let rows: Vec<_> = page
         .sign_ins
         .iter()

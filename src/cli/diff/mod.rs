@@ -16,7 +16,7 @@ use vik_store::PastAttempt;
 use vik_workspace::Layout;
 
 use super::issue_arg::RequiredIssue;
-use super::{CliResult, client, history, print, print_json, runtime};
+use super::{CliResult, client, history, print_result, runtime};
 
 /// `vik diff`
 #[derive(Debug, Args)]
@@ -47,12 +47,9 @@ pub fn run(workflow: &Path, args: &DiffArgs) -> CliResult {
         Some(diff) => diff,
         None => read(&layout, &issue, attempt)?,
     };
-    if args.json {
-        print_json(&diff);
-    } else {
-        print(&text::text(&issue, &diff, args.stat, colored(&io::stdout())));
-    }
-    Ok(Exit::Done)
+    print_result(args.json, &diff, || {
+        text::text(&issue, &diff, args.stat, colored(&io::stdout()))
+    })
 }
 
 /// Returns the attempt whose session id starts with a text.

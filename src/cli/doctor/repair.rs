@@ -7,7 +7,7 @@ use vik_daemon::Instance;
 use vik_store::ledger::{Health, Repaired, check, repair};
 use vik_workflow::absolute;
 
-use super::super::{CliResult, history, print, print_json};
+use super::super::{CliResult, history, print_result};
 
 /// Checks the ledger and rebuilds it if it is damaged. The damaged files are kept beside it.
 pub fn run(workflow: &Path, json: bool) -> CliResult {
@@ -25,12 +25,9 @@ pub fn run(workflow: &Path, json: bool) -> CliResult {
         Health::Bad(error) if error.is_damage() => chain(&error),
         Health::Bad(error) => return Err(error.into()),
         health => {
-            if json {
-                print_json(&report(None, &Repaired::default()));
-            } else {
-                print(&format!("{}; nothing to repair\n", healthy(&health)));
-            }
-            return Ok(Exit::Done);
+            let report = report(None, &Repaired::default());
+            let text = || format!("{}; nothing to repair\n", healthy(&health));
+            return print_result(json, &report, text);
         }
     };
     let repaired = repair(&service, &root.join("sessions")).map_err(|error| {
@@ -40,12 +37,9 @@ pub fn run(workflow: &Path, json: bool) -> CliResult {
                 .unwrap_or("nothing was changed; check the ledger with `vik doctor`"),
         )
     })?;
-    if json {
-        print_json(&report(Some(&damage), &repaired));
-    } else {
-        print(&text(&damage, &repaired));
-    }
-    Ok(Exit::Done)
+    print_result(json, &report(Some(&damage), &repaired), || {
+        text(&damage, &repaired)
+    })
 }
 
 /// Returns a text for a ledger without damage.

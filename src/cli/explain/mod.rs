@@ -9,11 +9,11 @@ use std::path::Path;
 
 use clap::Args;
 use jiff::Timestamp;
-use vik_base::report::{Exit, stdout_width};
+use vik_base::report::stdout_width;
 use vik_workflow::absolute;
 
 use super::issue_arg::RequiredIssue;
-use super::{CliResult, explained, print, print_json};
+use super::{CliResult, explained, print_result};
 
 /// `vik explain`
 #[derive(Debug, Args)]
@@ -28,10 +28,7 @@ pub struct ExplainArgs {
 
 pub fn run(workflow: &Path, args: &ExplainArgs) -> CliResult {
     let explained = explained::load(&absolute(workflow), &args.issue.id().into())?;
-    if args.json {
-        print_json(&explained);
-    } else {
-        print(&text::text(&explained, Timestamp::now(), stdout_width()));
-    }
-    Ok(Exit::Done)
+    print_result(args.json, &explained, || {
+        text::text(&explained, Timestamp::now(), stdout_width())
+    })
 }

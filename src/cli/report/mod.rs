@@ -15,7 +15,7 @@ use vik_control::PointInTime;
 use vik_control::figures::{self, Window};
 use vik_store::ledger::Reader;
 
-use super::{CliResult, history, print, print_json};
+use super::{CliResult, history, print_result};
 
 /// `vik report`
 #[derive(Debug, Args)]
@@ -50,12 +50,8 @@ pub fn run(workflow: &Path, args: &ReportArgs) -> CliResult {
         .hint("use a duration such as `7d`, or a time in the past"));
     }
     let report = figures::report(ledger.as_ref(), Window::new(since, now, None))?;
-    if args.json {
-        print_json(&report);
-    } else if args.markdown {
-        print(&markdown::markdown(&report));
-    } else {
-        print(&text::text(&report, stdout_width()));
-    }
-    Ok(Exit::Done)
+    print_result(args.json, &report, || match args.markdown {
+        true => markdown::markdown(&report),
+        false => text::text(&report, stdout_width()),
+    })
 }

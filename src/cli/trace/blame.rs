@@ -15,7 +15,7 @@ use vik_workspace::changes::{Store, read_file};
 use vik_workspace::{folder_name, fs as private};
 
 use super::{text, unreadable, view};
-use crate::cli::{CliResult, print, print_json};
+use crate::cli::{CliResult, print_result};
 
 /// The file to blame.
 struct BlamedFile {
@@ -46,12 +46,7 @@ pub fn run(root: &Path, trace: &Trace, file: &Path, issue: Option<&str>, json: b
         Some(record.vik().issue.clone())
     });
     let view = blame_view(&records, &target.path, issue_id, &blamed);
-    if json {
-        print_json(&view);
-    } else {
-        print(&text::blame(&view, &target.content));
-    }
-    Ok(Exit::Done)
+    print_result(json, &view, || text::blame(&view, &target.content))
 }
 
 fn blame_view(records: &[Record], path: &RelPath, issue_id: Option<IssueId>, blamed: &Blame) -> BlameView {

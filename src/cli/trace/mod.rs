@@ -20,7 +20,7 @@ use vik_workflow::absolute;
 
 use super::completion::issues;
 use super::issue_arg::OptionalIssue;
-use super::{CliResult, history, print, print_json};
+use super::{CliResult, history, print, print_result};
 
 /// `vik trace`
 #[derive(Debug, Args)]
@@ -133,19 +133,10 @@ pub fn run(workflow: &Path, args: &TraceArgs) -> CliResult {
         TraceVerb::Map { issue, json } => {
             let lines = read(&trace, issue.id())?;
             let intents = view::intents(map::map(lines.iter().map(|line| &line.record)));
-            if *json {
-                print_json(&intents);
-            } else if intents.is_empty() {
-                print(EMPTY);
-            } else {
-                print(&text::map(&intents));
-            }
-            Ok(Exit::Done)
+            print_result(*json, &intents, || text::map(&intents))
         }
     }
 }
-
-const EMPTY: &str = "no attempt has changed files yet\n";
 
 fn unreadable(error: &std::io::Error) -> Failure {
     Failure::failed(ErrorCode::Trace, "cannot read the trace", error)
@@ -168,14 +159,7 @@ fn read(trace: &Trace, issue: Option<&str>) -> Result<Vec<Line>, Failure> {
 
 fn log(lines: &[Line], json: bool) -> CliResult {
     let entries: Vec<_> = lines.iter().map(|line| view::entry(&line.record)).collect();
-    if json {
-        print_json(&entries);
-    } else if entries.is_empty() {
-        print(EMPTY);
-    } else {
-        print(&text::log(&entries));
-    }
-    Ok(Exit::Done)
+    print_result(json, &entries, || text::log(&entries))
 }
 
 fn verify(trace: &Trace, json: bool) -> CliResult {
@@ -192,10 +176,6 @@ fn verify(trace: &Trace, json: bool) -> CliResult {
         }),
         cut_off: found.cut_off,
     };
-    if json {
-        print_json(&check);
-    } else {
-        print(&text::check(&check, &trace.file()));
-    }
+    print_result(json, &check, || text::check(&check, &trace.file()))?;
     Ok(if check.ok { Exit::Done } else { Exit::Failed })
 }

@@ -5,8 +5,13 @@ use std::path::Path;
 use vik_api::{Author, BlameView, IntentView, TraceCheck, TraceEntry, TracedFile};
 use vik_base::report::{clean, count, date_time, one_line, table};
 
+const EMPTY: &str = "no attempt has changed files yet\n";
+
 /// Lists the attempts with their files.
 pub fn log(entries: &[TraceEntry]) -> String {
+    if entries.is_empty() {
+        return EMPTY.to_owned();
+    }
     let mut out = String::new();
     for (index, entry) in entries.iter().enumerate() {
         if index > 0 {
@@ -158,6 +163,9 @@ fn author_label(author: &Author) -> String {
 
 /// Formats the intent map.
 pub fn map(intents: &[IntentView]) -> String {
+    if intents.is_empty() {
+        return EMPTY.to_owned();
+    }
     let mut out = String::new();
     for (index, intent) in intents.iter().enumerate() {
         if index > 0 {

@@ -9,7 +9,7 @@ use vik_tracker::conformance::{Options, Report, Status, Subject, test};
 use vik_tracker::protocol::{ProgramTracker, check_argument};
 
 use super::args::TestArgs;
-use crate::cli::{CliResult, confirm, print, print_json};
+use crate::cli::{CliResult, confirm, print_result};
 
 /// How long one request may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -36,11 +36,7 @@ pub fn run(args: &TestArgs) -> CliResult {
         unique: uuid::Uuid::now_v7().simple().to_string(),
     };
     let report = test(&tracker, &options);
-    if args.json {
-        print_json(&report);
-    } else {
-        print(&text(&report, colored(&io::stdout())));
-    }
+    print_result(args.json, &report, || text(&report, colored(&io::stdout())))?;
     Ok(if report.passed { Exit::Done } else { Exit::Failed })
 }
 
