@@ -114,21 +114,14 @@ pub fn run(workflow: &Path, args: &TraceArgs) -> CliResult {
         TraceVerb::Verify { json } => verify(&trace, *json),
         TraceVerb::Export { format, issue, repo } => {
             let lines = read(&trace, issue.id())?;
-            match (format, repo) {
-                (Format::Notes, Some(repo)) => notes::run(&root, &lines, repo),
-                (Format::Notes, None) => Err(Failure::new(
-                    Exit::Usage,
-                    ErrorCode::Usage,
-                    "exporting notes requires a repository",
-                )
-                .hint("specify it with --repo FOLDER")),
-                (Format::Jsonl, _) => {
-                    lines
-                        .iter()
-                        .for_each(|line| print(&format!("{}\n", String::from_utf8_lossy(&line.text))));
-                    Ok(Exit::Done)
-                }
+            // Notes require a repository.
+            if let (Format::Notes, Some(repo)) = (format, repo) {
+                return notes::run(&root, &lines, repo);
             }
+            for line in &lines {
+                print(&format!("{}\n", String::from_utf8_lossy(&line.text)));
+            }
+            Ok(Exit::Done)
         }
         TraceVerb::Map { issue, json } => {
             let lines = read(&trace, issue.id())?;
