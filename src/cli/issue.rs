@@ -18,8 +18,8 @@ use vik_tracker::{NewIssue, TrackedIssue, Tracker, TrackerError};
 use vik_workflow::WorkflowFile;
 
 use super::doctor::used_states;
-use args::IssueCommand;
 pub use args::{Author, IssueArgs};
+use args::{Change, IssueCommand};
 pub use text::report_broken;
 use text::{array, clean, pretty, show, table};
 
@@ -82,36 +82,9 @@ pub fn run(
             id,
             state,
             from,
-            reason,
-            author,
-            json,
-        } => move_to(
-            &tracker,
-            id,
-            state,
-            from.as_deref(),
-            reason.as_deref(),
-            author,
-            *json,
-            now,
-            out,
-        )?,
-        IssueCommand::Close {
-            id,
-            reason,
-            author,
-            json,
-        } => move_to(
-            &tracker,
-            id,
-            "done",
-            None,
-            reason.as_deref(),
-            author,
-            *json,
-            now,
-            out,
-        )?,
+            change,
+        } => move_to(&tracker, id, state, from.as_deref(), change, out)?,
+        IssueCommand::Close { id, change } => move_to(&tracker, id, "done", None, change, out)?,
         IssueCommand::Comment { id, text, author } => {
             let text = text_or_stdin(text, stdin)?;
             tracker.comment(id, &author.name(), &text, now)?;
@@ -141,27 +114,19 @@ pub fn unknown_state(workflow: &Path, args: &IssueArgs) -> Option<String> {
     ))
 }
 
-#[allow(
-    clippy::too_many_arguments,
-    reason = "two verbs share it, and each has all of these"
-)]
 fn move_to(
     tracker: &Tracker,
     id: &str,
     state: &str,
     from: Option<&str>,
-    reason: Option<&str>,
-    author: &Author,
-    json: bool,
-    now: Timestamp,
+    change: &Change,
     out: &mut dyn Write,
 ) -> Result<std::io::Result<()>, TrackerError> {
-    let author = author.name();
-    let reason = reason
-        .filter(|text| !text.trim().is_empty())
-        .map(|text| (author.as_str(), text));
-    let moved = tracker.move_to(id, state, from, reason, now)?;
-    Ok(if json {
+    let author = change.author.name();
+    let reason = change.reason.as_deref().filter(|text| !text.trim().is_empty());
+    let reason = reason.map(|text| (author.as_str(), text));
+    let moved = tracker.move_to(id, state, from, reason, Timestamp::now())?;
+    Ok(if change.json {
         writeln!(
             out,
             "{}",

@@ -77,15 +77,8 @@ pub enum IssueCommand {
         /// Move only if the issue is in this state; otherwise exit with 1
         #[arg(long, value_name = "STATE", add = states())]
         from: Option<String>,
-        /// Reason, which is added as a comment
-        #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
-        reason: Option<String>,
-        /// Who moves it
         #[command(flatten)]
-        author: Author,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
+        change: Change,
     },
     /// Append a comment to an issue
     Comment {
@@ -104,16 +97,22 @@ pub enum IssueCommand {
         /// Issue ID
         #[arg(add = tracked_issues())]
         id: String,
-        /// Reason, which is added as a comment
-        #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
-        reason: Option<String>,
-        /// Who closes it
         #[command(flatten)]
-        author: Author,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
+        change: Change,
     },
+}
+
+/// What every change of a state has.
+#[derive(Debug, Args)]
+pub struct Change {
+    /// Reason, which is added as a comment
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub reason: Option<String>,
+    #[command(flatten)]
+    pub author: Author,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Who writes a comment.
