@@ -126,8 +126,8 @@ fn choose(args: &InitArgs) -> Result<(TrackerKind, AgentKind), Failure> {
     // There is no terminal for a question.
     let text = format!(
         "using --tracker {} --agent {}; use these flags to choose others\n",
-        files::tracker_name(tracker),
-        files::agent_name(agent)
+        files::name(&tracker),
+        files::name(&agent)
     );
     let _ = io::stderr().lock().write_all(text.as_bytes());
     Ok((tracker, agent))

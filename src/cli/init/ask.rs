@@ -2,7 +2,9 @@
 
 use std::io::{self, BufRead, Write};
 
-use super::files::{agent_name, tracker_name};
+use clap::ValueEnum;
+
+use super::files::name;
 use super::{AgentKind, InitArgs, TrackerKind};
 
 const TRACKERS: &[(TrackerKind, &str)] = &[
@@ -45,36 +47,27 @@ pub(super) fn ask_tracker_and_agent(
             output,
             "Which tracker contains the issues?",
             TRACKERS,
-            tracker_name,
             TrackerKind::Files,
         )?,
     };
     let agent = match args.agent {
         Some(agent) => agent,
-        None => ask(
-            input,
-            output,
-            "Which agent works on the issues?",
-            AGENTS,
-            agent_name,
-            found,
-        )?,
+        None => ask(input, output, "Which agent works on the issues?", AGENTS, found)?,
     };
     Ok((tracker, agent))
 }
 
 /// Asks a numbered question. An empty answer selects the default.
-fn ask<T: Copy + PartialEq>(
+fn ask<T: ValueEnum + Copy + PartialEq>(
     input: &mut impl BufRead,
     output: &mut impl Write,
     question: &str,
     choices: &[(T, &str)],
-    name: impl Fn(T) -> &'static str,
     default: T,
 ) -> io::Result<T> {
     writeln!(output, "{question}")?;
     for (number, (kind, description)) in choices.iter().enumerate() {
-        writeln!(output, "  {}) {:<8} {description}", number + 1, name(*kind))?;
+        writeln!(output, "  {}) {:<8} {description}", number + 1, name(kind))?;
     }
     let default_index = choices.iter().position(|(kind, _)| *kind == default).unwrap_or(0);
     loop {
@@ -86,13 +79,13 @@ fn ask<T: Copy + PartialEq>(
         }
         let answer = answer.trim().to_lowercase();
         if answer.is_empty() {
-            return Ok(choices.get(default_index).map_or(default, |(kind, _)| *kind));
+            return Ok(default);
         }
         let by_number = answer
             .parse::<usize>()
             .ok()
             .and_then(|number| choices.get(number.checked_sub(1)?));
-        let chosen = by_number.or_else(|| choices.iter().find(|(kind, _)| name(*kind) == answer));
+        let chosen = by_number.or_else(|| choices.iter().find(|(kind, _)| name(kind) == answer));
         match chosen {
             Some((kind, _)) => return Ok(*kind),
             None => writeln!(output, "Invalid choice.")?,

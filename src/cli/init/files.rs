@@ -3,6 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
+use clap::ValueEnum;
+
 use super::origin::PullRequests;
 use super::{AgentKind, TrackerKind};
 
@@ -40,25 +42,10 @@ pub(super) struct NewFile {
     pub(super) is_script: bool,
 }
 
-pub(super) fn tracker_name(tracker: TrackerKind) -> &'static str {
-    match tracker {
-        TrackerKind::Files => "files",
-        TrackerKind::Github => "github",
-        TrackerKind::Gitlab => "gitlab",
-        TrackerKind::Gitea => "gitea",
-        TrackerKind::Redmine => "redmine",
-        TrackerKind::Linear => "linear",
-        TrackerKind::Jira => "jira",
-    }
-}
-
-pub(super) fn agent_name(agent: AgentKind) -> &'static str {
-    match agent {
-        AgentKind::Codex => "codex",
-        AgentKind::Claude => "claude",
-        AgentKind::Vex => "vex",
-        AgentKind::Command => "command",
-    }
+/// Returns the name of a tracker or an agent, as on the command line.
+pub(super) fn name(kind: &impl ValueEnum) -> String {
+    let value = kind.to_possible_value();
+    value.map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
 /// Returns the states of an issue: those of the first and the second stage, and the state in which
@@ -157,7 +144,7 @@ fn issues(tracker: TrackerKind) -> String {
     };
     let tracker = match program(tracker) {
         Some((name, _)) => format!("{{ command: [./{name}] }}"),
-        None => tracker_name(tracker).to_owned(),
+        None => name(&tracker),
     };
     let about: String = about.lines().map(|line| format!("# {line}\n")).collect();
     format!("{about}tracker: {tracker}\npull: {{ idle_sec: {seconds} }}\n")
@@ -213,8 +200,8 @@ fn workflow_text(choice: &Choice) -> String {
     };
     let text = include_str!("templates/workflow.yml");
     [
-        ("@TRACKER@", tracker_name(choice.tracker).to_owned()),
-        ("@AGENT@", agent_name(choice.agent).to_owned()),
+        ("@TRACKER@", name(&choice.tracker)),
+        ("@AGENT@", name(&choice.agent)),
         ("@AGENTS@", agents.to_owned()),
         ("@ISSUES@", indented(2, &issues(choice.tracker))),
         ("@WHEN_LABELS@", required_labels(choice.tracker).to_owned()),

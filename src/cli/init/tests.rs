@@ -4,7 +4,7 @@ mod projects;
 
 use std::process::{Command, Stdio};
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use vik_core::workflow::PromptSource;
 use vik_template::{AFTER_CREATE_NAMES, AFTER_RUN_NAMES, NAMES, check_prompt, check_script};
 use vik_workflow_reader::load;
@@ -13,21 +13,6 @@ use super::origin::PullRequests;
 use super::*;
 use crate::cli::{Cli, Verb};
 
-const TRACKERS: [TrackerKind; 7] = [
-    TrackerKind::Files,
-    TrackerKind::Github,
-    TrackerKind::Gitlab,
-    TrackerKind::Gitea,
-    TrackerKind::Redmine,
-    TrackerKind::Linear,
-    TrackerKind::Jira,
-];
-const AGENTS: [AgentKind; 4] = [
-    AgentKind::Codex,
-    AgentKind::Claude,
-    AgentKind::Vex,
-    AgentKind::Command,
-];
 const REPOSITORIES: [Repository; 5] = [
     Repository::None,
     Repository::Local,
@@ -45,11 +30,11 @@ fn args(flags: &[&str]) -> InitArgs {
 }
 
 fn choices() -> impl Iterator<Item = Choice> {
-    TRACKERS.into_iter().flat_map(|tracker| {
-        AGENTS.into_iter().flat_map(move |agent| {
+    TrackerKind::value_variants().iter().flat_map(|tracker| {
+        AgentKind::value_variants().iter().flat_map(move |agent| {
             REPOSITORIES.into_iter().map(move |repository| Choice {
-                tracker,
-                agent,
+                tracker: *tracker,
+                agent: *agent,
                 repository,
             })
         })
@@ -94,8 +79,8 @@ fn generated_workflows_load_without_findings() {
 
 #[test]
 fn tracker_pages_match_the_generated_workflow() {
-    for tracker in TRACKERS {
-        let name = files::tracker_name(tracker);
+    for &tracker in TrackerKind::value_variants() {
+        let name = files::name(&tracker);
         let page = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("docs/usage/trackers/{name}.md"));
         let page = fs::read_to_string(page).unwrap();
         let choice = Choice {
@@ -137,7 +122,7 @@ fn last_stage_opens_a_pull_request_where_vik_can() {
         let line = commands.lines().find(|line| line.contains("pull_request open"));
         line.map(|line| line.trim().split(' ').nth(2).unwrap().to_owned())
     };
-    for tracker in TRACKERS {
+    for &tracker in TrackerKind::value_variants() {
         for (pull_requests, command) in [
             (PullRequests::None, None),
             (PullRequests::Tracker, Some("workflow")),

@@ -137,7 +137,7 @@ impl Project {
         let project = Self { env, kind };
         project.put("state", files::states(kind)[0]);
         project.put("labels", "vik");
-        let name = files::tracker_name(kind);
+        let name = files::name(&kind);
         let remote = project.env.path("remote").display().to_string();
         for args in [
             ["git", "init", "--quiet", "--bare", &remote].as_slice(),
@@ -149,7 +149,7 @@ impl Project {
                 "vik",
                 "init",
                 "--tracker",
-                name,
+                &name,
                 "--agent",
                 "codex",
                 "--no-doctor",
