@@ -8,8 +8,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use jiff::Timestamp;
 use vik_api::{RunState, RunView};
 use vik_base::report::{
-    ErrorCode, Exit, Failure, cost_sum, date_time, fitted_table, one_line, shared_offset, stdout_width,
-    tokens,
+    ErrorCode, Exit, Failure, columns, cost_sum, date_time, fitted_table, one_line, shared_offset,
+    stdout_width, tokens,
 };
 use vik_control::PointInTime;
 use vik_control::history::selected;
@@ -142,19 +142,13 @@ fn text(runs: &[RunView], width: usize) -> String {
         None => ("STARTED".to_owned(), date_time),
     };
     let rows: Vec<_> = runs.iter().map(|run| row(run, time)).collect();
-    if width < WIDE {
-        let rows: Vec<_> = rows
-            .into_iter()
-            .map(|[issue, stage, state, outcome, started, .., title]| {
-                [issue, stage, state, outcome, started, title]
-            })
-            .collect();
-        let header = ["ISSUE", "STAGE", "STATE", "OUTCOME", &started, "TITLE"];
-        return fitted_table(width, header, &rows);
-    }
     let header = [
         "ISSUE", "STAGE", "STATE", "OUTCOME", &started, "ATTEMPTS", "TIME", "TOKENS", "COST", "TITLE",
     ];
+    if width < WIDE {
+        let names = ["ISSUE", "STAGE", "STATE", "OUTCOME", &started, "TITLE"];
+        return fitted_table(width, names, &columns(names, header, &rows));
+    }
     fitted_table(width, header, &rows)
 }
 

@@ -1,11 +1,11 @@
 //! Formats a report as Markdown, to paste into a tracker.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
 use vik_api::{Figures, ReportView};
 use vik_base::report::{one_line, short, spent_cost};
 
-use super::text::{period_start, span, summary, time, under_way};
+use super::text::{of_agents, of_stages, period_start, span, summary, time, under_way};
 
 /// Formats the whole report.
 pub fn markdown(report: &ReportView) -> String {
@@ -22,28 +22,13 @@ pub fn markdown(report: &ReportView) -> String {
     for line in summary(report) {
         let _ = writeln!(out, "- {line}");
     }
-    let of_stages = report
-        .stages
-        .iter()
-        .map(|stage| (stage.stage.as_str(), &stage.figures));
-    figures(&mut out, "Stage", of_stages);
-    let of_agents = report
-        .agents
-        .iter()
-        .map(|agent| (agent.agent.as_str(), &agent.figures));
-    figures(&mut out, "Agent", of_agents);
+    figures(&mut out, "Stage", of_stages(report));
+    figures(&mut out, "Agent", of_agents(report));
     if report.total.failed + report.total.asked > 0 {
         head(&mut out, &["Ended", "Class"], &["Attempts"]);
         for end in &report.ends {
             let class = end.failure_class.map_or("", |class| class.as_str());
-            row(
-                &mut out,
-                &[
-                    end.outcome.to_string(),
-                    class.to_owned(),
-                    end.attempts.to_string(),
-                ],
-            );
+            row(&mut out, &[&end.outcome, &class, &end.attempts]);
         }
     }
     head(
@@ -59,13 +44,13 @@ pub fn markdown(report: &ReportView) -> String {
         row(
             &mut out,
             &[
-                period_start(part.at, report.part_ms),
-                part.started.to_string(),
-                part.succeeded.to_string(),
-                part.failed.to_string(),
-                part.asked.to_string(),
-                short(part.spent.tokens),
-                spent_cost(&part.spent),
+                &period_start(part.at, report.part_ms),
+                &part.started,
+                &part.succeeded,
+                &part.failed,
+                &part.asked,
+                &short(part.spent.tokens),
+                &spent_cost(&part.spent),
             ],
         );
     }
@@ -90,17 +75,17 @@ fn figures<'a>(out: &mut String, name: &str, rows: impl Iterator<Item = (&'a str
         row(
             out,
             &[
-                cell(name),
-                sums.runs.to_string(),
-                sums.attempts.to_string(),
-                sums.succeeded.to_string(),
-                sums.failed.to_string(),
-                sums.asked.to_string(),
-                under_way(sums).to_string(),
-                sums.median_duration_ms.map_or_else(|| "-".to_owned(), time),
-                time(sums.duration_ms),
-                short(sums.spent.tokens),
-                spent_cost(&sums.spent),
+                &cell(name),
+                &sums.runs,
+                &sums.attempts,
+                &sums.succeeded,
+                &sums.failed,
+                &sums.asked,
+                &under_way(sums),
+                &sums.median_duration_ms.map_or_else(|| "-".to_owned(), time),
+                &time(sums.duration_ms),
+                &short(sums.spent.tokens),
+                &spent_cost(&sums.spent),
             ],
         );
     }
@@ -108,13 +93,9 @@ fn figures<'a>(out: &mut String, name: &str, rows: impl Iterator<Item = (&'a str
 
 /// Writes the head of a table: names on the left, numbers on the right.
 fn head(out: &mut String, names: &[&str], numbers: &[&str]) {
-    let columns: Vec<_> = names
-        .iter()
-        .chain(numbers)
-        .map(|name| (*name).to_owned())
-        .collect();
+    let columns = names.iter().chain(numbers);
     out.push('\n');
-    row(out, &columns);
+    row(out, &columns.map(|name| name as &dyn Display).collect::<Vec<_>>());
     let _ = writeln!(
         out,
         "|{}{}",
@@ -123,8 +104,11 @@ fn head(out: &mut String, names: &[&str], numbers: &[&str]) {
     );
 }
 
-fn row(out: &mut String, cells: &[String]) {
-    let _ = writeln!(out, "| {} |", cells.join(" | "));
+fn row(out: &mut String, cells: &[&dyn Display]) {
+    for cell in cells {
+        let _ = write!(out, "| {cell} ");
+    }
+    out.push_str("|\n");
 }
 
 /// Formats a name as data: it cannot contain markup, mentions or the end of the cell.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use vik_api::{Figures, Part, ReportView};
 use vik_base::report::{
-    cost_text, count, count_short, date_time, one_line, short, spent_cost, table_within, wrap,
+    columns, cost_text, count, count_short, date_time, one_line, short, spent_cost, table_within, wrap,
 };
 use vik_core::duration::Span;
 
@@ -33,19 +33,23 @@ pub fn text(report: &ReportView, width: usize) -> String {
             let _ = writeln!(out, "{}{part}", if index == 0 { "" } else { "  " });
         }
     }
-    let of_stages = report
-        .stages
-        .iter()
-        .map(|stage| (stage.stage.as_str(), &stage.figures));
-    out.push_str(&figures("STAGE", of_stages, width));
-    let of_agents = report
-        .agents
-        .iter()
-        .map(|agent| (agent.agent.as_str(), &agent.figures));
-    out.push_str(&figures("AGENT", of_agents, width));
+    out.push_str(&figures("STAGE", of_stages(report), width));
+    out.push_str(&figures("AGENT", of_agents(report), width));
     out.push_str(&ends(report, width));
     out.push_str(&series(report, width));
     out
+}
+
+/// Returns the figures of each stage.
+pub fn of_stages(report: &ReportView) -> impl Iterator<Item = (&str, &Figures)> {
+    let stages = report.stages.iter();
+    stages.map(|stage| (stage.stage.as_str(), &stage.figures))
+}
+
+/// Returns the figures of each agent.
+pub fn of_agents(report: &ReportView) -> impl Iterator<Item = (&str, &Figures)> {
+    let agents = report.agents.iter();
+    agents.map(|agent| (agent.agent.as_str(), &agent.figures))
 }
 
 /// Returns the length of the time span.
@@ -147,41 +151,18 @@ fn figures<'a>(name: &str, rows: impl Iterator<Item = (&'a str, &'a Figures)>, w
             ]
         })
         .collect();
+    let header = [
+        name, "RUNS", "ATTEMPTS", "OK", "FAILED", "ASKED", "MEDIAN", "TIME", "TOKENS", "COST",
+    ];
     let table = if width < WIDE {
-        let rows: Vec<_> = rows
-            .into_iter()
-            .map(|[name, _, tries, succeeded, failed, _, median, _, _, cost]| {
-                [name, tries, succeeded, failed, median, cost]
-            })
-            .collect();
-        let header = [name, "ATTEMPTS", "OK", "FAILED", "MEDIAN", "COST"];
-        table_within(usize::MAX, header, &rows)
+        let names = [name, "ATTEMPTS", "OK", "FAILED", "MEDIAN", "COST"];
+        table_within(usize::MAX, names, &columns(names, header, &rows))
     } else if width < WITH_ASKED {
-        let rows: Vec<_> = rows
-            .into_iter()
-            .map(
-                |[
-                    name,
-                    runs,
-                    tries,
-                    succeeded,
-                    failed,
-                    _,
-                    median,
-                    time,
-                    tokens,
-                    cost,
-                ]| { [name, runs, tries, succeeded, failed, median, time, tokens, cost] },
-            )
-            .collect();
-        let header = [
+        let names = [
             name, "RUNS", "ATTEMPTS", "OK", "FAILED", "MEDIAN", "TIME", "TOKENS", "COST",
         ];
-        table_within(usize::MAX, header, &rows)
+        table_within(usize::MAX, names, &columns(names, header, &rows))
     } else {
-        let header = [
-            name, "RUNS", "ATTEMPTS", "OK", "FAILED", "ASKED", "MEDIAN", "TIME", "TOKENS", "COST",
-        ];
         table_within(usize::MAX, header, &rows)
     };
     format!("\n{table}")
@@ -240,10 +221,11 @@ fn series(report: &ReportView, width: usize) -> String {
         "FAILED",
         "TOKENS",
         "COST",
+        "",
     ];
     let wide = width >= WIDE;
     // The columns before the bar. Narrow terminals have no token column.
-    let used_width: usize = (0..header.len())
+    let used_width: usize = (0..5)
         .filter(|column| wide || *column != 3)
         .map(|column| {
             let cells = rows.iter().map(|(row, _)| row[column].len());
@@ -259,15 +241,11 @@ fn series(report: &ReportView, width: usize) -> String {
             [at, succeeded, failed, tokens, cost, bar]
         })
         .collect();
-    let [at, succeeded, failed, tokens, cost] = header;
     let table = if wide {
-        table_within(usize::MAX, [at, succeeded, failed, tokens, cost, ""], &rows)
+        table_within(usize::MAX, header, &rows)
     } else {
-        let rows: Vec<_> = rows
-            .into_iter()
-            .map(|[at, succeeded, failed, _, cost, bar]| [at, succeeded, failed, cost, bar])
-            .collect();
-        table_within(usize::MAX, [at, succeeded, failed, cost, ""], &rows)
+        let names = [header[0], "OK", "FAILED", "COST", ""];
+        table_within(usize::MAX, names, &columns(names, header, &rows))
     };
     let legend = "# succeeded, x failed, ? asked, . started but not ended in the same period";
     let mut out = format!("\n{table}");

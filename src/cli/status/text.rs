@@ -8,8 +8,8 @@ use vik_api::{
     WorkflowView,
 };
 use vik_base::report::{
-    NARROW, ago, cost, count, date_time, elapsed_suffix, fitted_table, label, one_line, short, spent,
-    table_within, until, when, wrap,
+    NARROW, ago, columns, cost, count, date_time, elapsed_suffix, fitted_table, label, one_line, short,
+    spent, table_within, until, when, wrap,
 };
 
 use super::{retention, state};
@@ -27,30 +27,25 @@ const WIDE: usize = 110;
 pub fn text(status: &Status, now: Timestamp, width: usize) -> String {
     let mut out = head(status, now, width);
     out.push_str(&notices(status, now, width));
-    if !status.sessions.is_empty() {
-        out.push('\n');
-        out.push_str(&sessions(&status.sessions, now, width));
-    }
-    if !status.approvals.is_empty() {
-        out.push('\n');
-        out.push_str(&approvals(&status.approvals, now, width));
-    }
-    if !status.questions.is_empty() {
-        out.push('\n');
-        out.push_str(&questions(&status.questions, now, width));
-    }
-    if !status.parked.is_empty() {
-        out.push('\n');
-        out.push_str(&parked(&status.parked, now, width));
-    }
-    // Issues that wait for a person are listed above.
+    // Issues that wait for a person are listed above the others.
     let others = |waiting: &&WaitingView| !matches!(waiting.reason.as_str(), "approval" | "question");
     let others: Vec<_> = status.waiting.iter().filter(others).collect();
-    if !others.is_empty() {
-        out.push('\n');
-        out.push_str(&waiting(&others, status.waiting_more, now, width));
-    }
+    push_section(&mut out, &status.sessions, |list| sessions(list, now, width));
+    push_section(&mut out, &status.approvals, |list| approvals(list, now, width));
+    push_section(&mut out, &status.questions, |list| questions(list, now, width));
+    push_section(&mut out, &status.parked, |list| parked(list, now, width));
+    push_section(&mut out, &others, |list| {
+        waiting(list, status.waiting_more, now, width)
+    });
     out
+}
+
+/// Appends a section, if there is anything in it.
+fn push_section<T>(out: &mut String, list: &[T], text: impl Fn(&[T]) -> String) {
+    if !list.is_empty() {
+        out.push('\n');
+        out.push_str(&text(list));
+    }
 }
 
 fn head(status: &Status, now: Timestamp, width: usize) -> String {
@@ -281,50 +276,33 @@ fn questions(questions: &[QuestionView], now: Timestamp, width: usize) -> String
 fn sessions(sessions: &[SessionView], now: Timestamp, width: usize) -> String {
     let facts: Vec<_> = sessions.iter().map(|session| facts(session, now)).collect();
     let header = [
-        "ISSUE", "STAGE", "AGENT", "ATTEMPT", "SINCE", "IDLE", "TOKENS", "COST",
+        "ISSUE", "STAGE", "AGENT", "ATTEMPT", "SINCE", "IDLE", "TOKENS", "COST", "NOW",
     ];
-    if width < WIDE {
-        // The activity has its own line.
-        let table = if width < NARROW {
-            let rows: Vec<_> = facts.into_iter().map(without_agent).collect();
-            fitted_table(width, without_agent(header), &rows)
-        } else {
-            fitted_table(width, header, &facts)
-        };
-        let mut out = String::new();
-        for (index, line) in table.lines().enumerate() {
-            let _ = writeln!(out, "{line}");
-            if let Some(session) = index.checked_sub(1).and_then(|row| sessions.get(row)) {
-                for line in wrap(&doing(session, now), width.saturating_sub(4)) {
-                    let _ = writeln!(out, "    {line}");
-                }
+    // The activity has its own line if the terminal is not wide.
+    let table = if width >= WIDE {
+        return table_within(width, header, &facts);
+    } else if width < NARROW {
+        let names = ["ISSUE", "STAGE", "ATTEMPT", "SINCE", "TOKENS", "COST"];
+        fitted_table(width, names, &columns(names, header, &facts))
+    } else {
+        let names = [
+            "ISSUE", "STAGE", "AGENT", "ATTEMPT", "SINCE", "IDLE", "TOKENS", "COST",
+        ];
+        fitted_table(width, names, &columns(names, header, &facts))
+    };
+    let mut out = String::new();
+    for (index, line) in table.lines().enumerate() {
+        let _ = writeln!(out, "{line}");
+        if let Some([.., doing]) = index.checked_sub(1).and_then(|row| facts.get(row)) {
+            for line in wrap(doing, width.saturating_sub(4)) {
+                let _ = writeln!(out, "    {line}");
             }
         }
-        return out;
     }
-    let [issue, stage, agent, attempt, since, last_event, tokens, cost] = header;
-    let header = [
-        issue, stage, agent, attempt, since, last_event, tokens, cost, "NOW",
-    ];
-    let rows: Vec<_> = facts
-        .into_iter()
-        .zip(sessions)
-        .map(
-            |([issue, stage, agent, attempt, since, last_event, tokens, cost], session)| {
-                let now = doing(session, now);
-                [issue, stage, agent, attempt, since, last_event, tokens, cost, now]
-            },
-        )
-        .collect();
-    table_within(width, header, &rows)
+    out
 }
 
-/// Leaves out the columns AGENT and IDLE.
-fn without_agent<T>([issue, stage, _, attempt, since, _, tokens, cost]: [T; 8]) -> [T; 6] {
-    [issue, stage, attempt, since, tokens, cost]
-}
-
-fn facts(session: &SessionView, now: Timestamp) -> [String; 8] {
+fn facts(session: &SessionView, now: Timestamp) -> [String; 9] {
     [
         one_line(session.issue_id.as_str(), 30),
         session.stage.to_string(),
@@ -336,6 +314,7 @@ fn facts(session: &SessionView, now: Timestamp) -> [String; 8] {
             .map_or_else(|| "-".to_owned(), |at| ago(at, now)),
         tokens_of(session),
         cost_of(session),
+        doing(session, now),
     ]
 }
 

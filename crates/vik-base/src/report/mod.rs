@@ -17,7 +17,7 @@ use vik_store::ledger::LedgerError;
 pub use code::ErrorCode;
 pub use exit::Exit;
 pub use process::{describe_exit, describe_overrun};
-pub use table::{NARROW, fitted_table, stdout_width, table, table_within, wrap};
+pub use table::{NARROW, columns, fitted_table, stdout_width, table, table_within, wrap};
 pub use vik_core::plural::count;
 
 pub use vik_text::{attempt_cost, clean, cost, cost_text, count_short, one_line, short, tokens};

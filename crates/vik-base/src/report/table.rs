@@ -92,6 +92,19 @@ pub fn table_within<const N: usize>(width: usize, header: [&str; N], rows: &[[St
     out
 }
 
+/// Returns some columns of a table, by their names.
+pub fn columns<const N: usize, const M: usize>(
+    names: [&str; M],
+    header: [&str; N],
+    rows: &[[String; N]],
+) -> Vec<[String; M]> {
+    let places = names.map(|name| header.iter().position(|column| *column == name));
+    let cell = |row: &[String; N], place: Option<usize>| place.map(|at| row[at].clone()).unwrap_or_default();
+    rows.iter()
+        .map(|row| places.map(|place| cell(row, place)))
+        .collect()
+}
+
 /// Returns all rows, the header first, and the width of each column.
 fn cells<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> (Vec<[String; N]>, [usize; N]) {
     let cells: Vec<[String; N]> = std::iter::once(header.map(str::to_owned))
