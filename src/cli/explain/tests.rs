@@ -1,9 +1,10 @@
+use std::slice::from_ref;
+
 use jiff::{SignedDuration, Timestamp};
-use vik_api::{
-    AttemptView, Daemon, DaemonState, DayView, DecisionView, Explained, Explanation, HoldView, LifeView,
-    LimitView, RunState, RunView, SCHEMA, SpendView, StageState, StageView,
-};
-use vik_core::outcome::{CostSource, FailureClass, Outcome, Usage};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use vik_api::{DaemonState, Explained, HoldView, SCHEMA, StageState, StageView};
+use vik_core::outcome::{FailureClass, Outcome};
 
 use super::text::text;
 
@@ -15,151 +16,61 @@ fn ago(seconds: i64) -> Timestamp {
     now() - SignedDuration::from_secs(seconds)
 }
 
+fn from_json<T: DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
 fn hold(reason: &str, detail: &str) -> HoldView {
-    HoldView {
-        root_cause: None,
-        reason: reason.to_owned(),
-        detail: detail.to_owned(),
-        since: None,
-        until: None,
-        freed_by: None,
-    }
+    from_json(json!({"reason": reason, "detail": detail}))
 }
 
 fn stage(name: &str, state: StageState, hold: Option<HoldView>) -> StageView {
-    StageView {
-        turn: None,
-        intent: None,
-        stage: name.into(),
-        state,
-        run_id: None,
-        session_id: None,
-        last_outcome: None,
-        last_class: None,
-        attempts: 1,
-        max_attempts: 3,
-        hold,
-    }
+    let stage: StageView =
+        from_json(json!({"stage": name, "state": state, "attempts": 1, "max_attempts": 3}));
+    StageView { hold, ..stage }
 }
 
-fn decision(seconds: i64, kind: &str, detail: &str) -> DecisionView {
-    DecisionView {
-        at: ago(seconds),
-        stage: Some("implement".into()),
-        run_id: None,
-        session_id: None,
-        kind: kind.to_owned(),
-        detail: detail.to_owned(),
-    }
-}
-
-fn attempt() -> AttemptView {
-    AttemptView {
-        turn: None,
-        attempt: 1,
-        session_id: "0195-a".to_owned(),
-        outcome: Some(Outcome::Failed),
-        failure_class: Some(FailureClass::RateLimit),
-        reason: Some("429: the quota\u{1b}[31m is used up".to_owned()),
-        hand_over_failure: None,
-        exit_code: Some(1),
-        started_at: ago(900),
-        ended_at: Some(ago(600)),
-        duration_ms: Some(300_000),
-        usage: Usage {
-            input_tokens: 11_000,
-            output_tokens: 1_000,
-            ..Usage::default()
-        },
-        cost_usd: Some(0.42),
-        cost_source: CostSource::Price,
-        charged: Some(SpendView {
-            tokens: 20_000,
-            cost_usd: 0.5,
-            ..SpendView::default()
-        }),
-        resumed_from: Some("0195-before".to_owned()),
-        proof: Some("subreaper".to_owned()),
-        hooks_run_twice: vec!["before_run".to_owned()],
-        outputs: Vec::new(),
-        log: "/home/u/.vik/sessions/42/implement-0195-a.jsonl".into(),
-        files_removed: false,
-    }
-}
-
-fn explained(state: DaemonState, stages: Vec<StageView>) -> Explained {
-    Explained {
-        schema: SCHEMA,
-        daemon: Daemon {
-            state,
-            pid: None,
-            started_at: None,
-            version: None,
-            workflow_path: "/home/u/project/workflow.yml".into(),
-            home: None,
-        },
-        issue_id: "42".into(),
-        issue_title: "Fix the\u{202e} login".to_owned(),
-        issue: None,
-        now: Some(Explanation {
-            issue_id: "42".into(),
-            issue_title: "Fix the\u{202e} login".to_owned(),
-            issue_state: "todo".to_owned(),
-            issue_url: Some("https://tracker.example/42".to_owned()),
-            labels: vec!["bug".to_owned()],
-            trust: vik_api::TrustView::Trusted,
-            present: true,
-            paused: false,
-            hold: None,
-            stages,
-            life: LifeView {
-                attempts: 4,
-                max_attempts: Some(15),
-                spent: SpendView {
-                    tokens: 1_200_000,
-                    cost_usd: 3.2,
-                    ..SpendView::default()
-                },
-                limit: LimitView {
-                    tokens: None,
-                    usd: Some(10.0),
-                },
+fn explained(state: DaemonState, stages: &[StageView]) -> Explained {
+    let title = "Fix the\u{202e} login";
+    from_json(json!({
+        "schema": SCHEMA,
+        "daemon": {"state": state, "workflow_path": "/home/u/project/workflow.yml"},
+        "issue_id": "42",
+        "issue_title": title,
+        "now": {
+            "issue_id": "42", "issue_title": title, "issue_state": "todo",
+            "issue_url": "https://tracker.example/42", "labels": ["bug"],
+            "present": true, "paused": false, "stages": stages,
+            "life": {
+                "attempts": 4, "max_attempts": 15, "spent": {"tokens": 1_200_000, "cost_usd": 3.2},
+                "limit": {"usd": 10.0},
             },
-            day: Some(DayView {
-                date: "2026-03-04".parse().unwrap(),
-                spent: SpendView {
-                    tokens: 2_000_000,
-                    cost_usd: 12.0,
-                    ..SpendView::default()
-                },
-                limit: LimitView {
-                    tokens: Some(5_000_000),
-                    usd: None,
-                },
-            }),
-            workspace: Some(
-                "kept, as found at 2026-03-04T11:00:00Z: it contains unpushed commits".to_owned(),
-            ),
-            messages_waiting: 0,
-        }),
-        decisions: vec![
-            decision(900, "started", "attempt 1; it came first by its priority"),
-            decision(
-                600,
-                "waits_for_quota",
-                "429: the quota is used up; the window opens at 12:02",
-            ),
+            "day": {
+                "date": "2026-03-04", "spent": {"tokens": 2_000_000, "cost_usd": 12.0},
+                "limit": {"tokens": 5_000_000},
+            },
+            "workspace": "kept, as found at 2026-03-04T11:00:00Z: it contains unpushed commits",
+        },
+        "decisions": [
+            {"at": ago(900), "stage": "implement", "kind": "started",
+             "detail": "attempt 1; it came first by its priority"},
+            {"at": ago(600), "stage": "implement", "kind": "waits_for_quota",
+             "detail": "429: the quota is used up; the window opens at 12:02"},
         ],
-        runs: vec![RunView {
-            run_id: "0195-run".to_owned(),
-            issue_id: "42".into(),
-            issue_title: "Fix the login".to_owned(),
-            stage: "implement".into(),
-            state: RunState::Waiting,
-            outcome: Some(Outcome::Failed),
-            attempts: vec![attempt()],
+        "runs": [{
+            "run_id": "0195-run", "issue_id": "42", "issue_title": "Fix the login", "stage": "implement",
+            "state": "waiting", "outcome": "failed",
+            "attempts": [{
+                "attempt": 1, "session_id": "0195-a", "outcome": "failed", "failure_class": "rate_limit",
+                "reason": "429: the quota\u{1b}[31m is used up", "exit_code": 1,
+                "started_at": ago(900), "ended_at": ago(600), "duration_ms": 300_000,
+                "usage": {"input_tokens": 11_000, "output_tokens": 1_000},
+                "cost_usd": 0.42, "cost_source": "price", "charged": {"tokens": 20_000, "cost_usd": 0.5},
+                "resumed_from": "0195-before", "proof": "subreaper", "hooks_run_twice": ["before_run"],
+                "log": "/home/u/.vik/sessions/42/implement-0195-a.jsonl",
+            }],
         }],
-    }
+    }))
 }
 
 fn waits() -> Explained {
@@ -168,7 +79,7 @@ fn waits() -> Explained {
     let mut stage = stage("implement", StageState::Waiting, Some(quota));
     stage.last_outcome = Some(Outcome::Failed);
     stage.last_class = Some(FailureClass::RateLimit);
-    explained(DaemonState::Running, vec![stage])
+    explained(DaemonState::Running, &[stage])
 }
 
 #[test]
@@ -198,11 +109,11 @@ fn issue_that_a_person_has_taken_over_is_not_called_parked() {
     taken_over.freed_by = Some("`vik handback ISSUE`".to_owned());
     let stage = stage("implement", StageState::Held, Some(taken_over));
     assert_eq!(stage.state_label(), "taken over");
-    let explained = explained(DaemonState::Running, vec![stage]);
+    let explained = explained(DaemonState::Running, &[stage]);
     let text = text(&explained, now(), usize::MAX);
     assert!(!text.contains("parked"), "{text}");
     // No stage takes it any more, and no daemon runs.
-    let mut finished = self::explained(DaemonState::NotRunning, Vec::new());
+    let mut finished = self::explained(DaemonState::NotRunning, &[]);
     if let Some(explanation) = &mut finished.now {
         explanation.hold = Some(hold("taken_over", "taken over by a person (uid 1000)"));
     }
@@ -223,27 +134,27 @@ fn answer_covers_all_states_of_an_issue() {
     );
     let running = stage("implement", StageState::Running, None);
     let ready = stage("implement", StageState::Ready, None);
-    let mut no_stage = explained(DaemonState::Running, Vec::new());
+    let mut no_stage = explained(DaemonState::Running, &[]);
     if let Some(explanation) = &mut no_stage.now {
         explanation.hold = Some(hold("no_stage", "no stage handles this state"));
     }
     let mut done = no_stage.clone();
     done.daemon.state = DaemonState::NotRunning;
-    let mut past = explained(DaemonState::Running, Vec::new());
+    let mut past = explained(DaemonState::Running, &[]);
     past.now = None;
     let mut answers = String::new();
     for explained in [
-        explained(DaemonState::Running, vec![running.clone(), slot.clone()]),
-        explained(DaemonState::Running, vec![ready]),
-        explained(DaemonState::Running, vec![slot.clone()]),
-        explained(DaemonState::Running, vec![parked.clone()]),
+        explained(DaemonState::Running, &[running.clone(), slot.clone()]),
+        explained(DaemonState::Running, &[ready]),
+        explained(DaemonState::Running, from_ref(&slot)),
+        explained(DaemonState::Running, from_ref(&parked)),
         no_stage,
         done,
         past,
-        explained(DaemonState::NotRunning, vec![parked]),
-        explained(DaemonState::Dead, vec![running]),
-        explained(DaemonState::Dead, vec![slot]),
-        explained(DaemonState::NotRunning, waits().now.unwrap().stages),
+        explained(DaemonState::NotRunning, &[parked]),
+        explained(DaemonState::Dead, &[running]),
+        explained(DaemonState::Dead, &[slot]),
+        explained(DaemonState::NotRunning, &waits().now.unwrap().stages),
     ] {
         answers.push_str(&answer(&explained));
         answers.push('\n');
@@ -264,7 +175,7 @@ fn answer_lines_fit_the_terminal_width() {
 
 #[test]
 fn waiting_messages_are_counted() {
-    let mut known = explained(DaemonState::Running, Vec::new());
+    let mut known = explained(DaemonState::Running, &[]);
     let none = text(&known, now(), 100);
     assert!(!none.contains("messages:"), "{none}");
     known.now.as_mut().unwrap().messages_waiting = 2;

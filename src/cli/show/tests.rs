@@ -1,16 +1,14 @@
 use std::collections::HashMap;
 
 use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr;
 use uuid::Uuid;
-use vik_api::{
-    AttemptView, Daemon, DaemonState, Explained, Explanation, HoldView, LifeView, LimitView, OutputView,
-    RunState, RunView, SCHEMA, SpendView, StageState, StageView,
-};
+use vik_api::{Explained, SCHEMA};
 use vik_core::changes::Decision;
 use vik_core::decision_kind::DecisionKind;
 use vik_core::ids::AttemptId;
-use vik_core::outcome::{CostSource, FailureClass, Outcome, Usage};
+use vik_core::outcome::{FailureClass, Outcome};
 
 use super::timeline::{TimelineInput, timeline};
 
@@ -23,57 +21,29 @@ fn session(number: u64) -> AttemptId {
     AttemptId(Uuid::from_u64_pair(2, number))
 }
 
-fn outputs() -> Vec<OutputView> {
-    let output = |kind: &str, progress: &str, summary: &str, detail: Option<&str>| OutputView {
-        kind: kind.to_owned(),
-        progress: progress.to_owned(),
-        key: "0123456789abcdef0123456789abcdef".to_owned(),
-        summary: summary.to_owned(),
-        detail: detail.map(str::to_owned),
-    };
-    vec![
-        output("pull_request", "applied", "Show\u{202e} the total", None),
-        output(
-            "label",
-            "unknown",
-            "area/ui",
-            Some("`outputs.label.run` did not\u{1b}[31m end within 5m"),
-        ),
-    ]
+fn outputs() -> Value {
+    let key = "0123456789abcdef0123456789abcdef";
+    json!([
+        {"kind": "pull_request", "progress": "applied", "key": key, "summary": "Show\u{202e} the total"},
+        {"kind": "label", "progress": "unknown", "key": key, "summary": "area/ui",
+         "detail": "`outputs.label.run` did not\u{1b}[31m end within 5m"},
+    ])
 }
 
-fn attempt(number: u64, from: i64, to: Option<i64>, outcome: Outcome) -> AttemptView {
-    AttemptView {
-        turn: None,
-        attempt: u32::try_from(number).unwrap(),
-        session_id: session(number).to_string(),
-        outcome: to.map(|_| outcome),
-        failure_class: (outcome == Outcome::Failed).then_some(FailureClass::RateLimit),
-        reason: (outcome == Outcome::Failed).then(|| "429: the quota\u{1b}[31m\nis used up".to_owned()),
-        hand_over_failure: None,
-        exit_code: Some(1),
-        started_at: at(from),
-        ended_at: to.map(at),
-        duration_ms: to.map(|to| u64::try_from(to - from).unwrap() * 1000),
-        usage: Usage {
-            input_tokens: 11_000,
-            output_tokens: 1_000,
-            ..Usage::default()
-        },
-        cost_usd: Some(0.42),
-        cost_source: CostSource::Price,
-        charged: to.map(|_| SpendView {
-            tokens: 20_000,
-            cost_usd: 0.5,
-            ..SpendView::default()
-        }),
-        resumed_from: (number == 2).then(|| session(1).to_string()),
-        proof: to.map(|_| "subreaper".to_owned()),
-        hooks_run_twice: Vec::new(),
-        outputs: if number == 2 { outputs() } else { Vec::new() },
-        log: format!("/home/u/.vik/sessions/42/implement-{number}.jsonl").into(),
-        files_removed: false,
-    }
+fn attempt(number: u64, from: i64, to: Option<i64>, outcome: Outcome) -> Value {
+    let has_failed = outcome == Outcome::Failed;
+    json!({
+        "attempt": number, "session_id": session(number), "outcome": to.map(|_| outcome),
+        "failure_class": has_failed.then_some(FailureClass::RateLimit),
+        "reason": has_failed.then_some("429: the quota\u{1b}[31m\nis used up"),
+        "exit_code": 1, "started_at": at(from), "ended_at": to.map(at),
+        "duration_ms": to.map(|to| (to - from) * 1000),
+        "usage": {"input_tokens": 11_000, "output_tokens": 1_000}, "cost_usd": 0.42, "cost_source": "price",
+        "charged": to.map(|_| json!({"tokens": 20_000, "cost_usd": 0.5})),
+        "resumed_from": (number == 2).then(|| session(1)), "proof": to.map(|_| "subreaper"),
+        "outputs": if number == 2 { outputs() } else { json!([]) },
+        "log": format!("/home/u/.vik/sessions/42/implement-{number}.jsonl"),
+    })
 }
 
 fn decision(
@@ -101,84 +71,36 @@ fn all(seconds: i64, kind: DecisionKind) -> Decision {
     }
 }
 
-fn explained(attempts: Vec<AttemptView>) -> Explained {
-    let running = attempts.iter().any(|attempt| attempt.outcome.is_none());
-    Explained {
-        schema: SCHEMA,
-        daemon: Daemon {
-            state: DaemonState::Running,
-            pid: None,
-            started_at: None,
-            version: None,
-            workflow_path: "/w.yml".into(),
-            home: None,
-        },
-        issue_id: "42".into(),
-        issue_title: "Fix the\u{202e} login".to_owned(),
-        issue: None,
-        now: Some(Explanation {
-            issue_id: "42".into(),
-            issue_title: "Fix the\u{202e} login".to_owned(),
-            issue_state: "todo".to_owned(),
-            issue_url: Some("https://tracker.example/42".to_owned()),
-            labels: vec!["bug".to_owned()],
-            trust: vik_api::TrustView::Trusted,
-            present: true,
-            paused: false,
-            hold: None,
-            stages: vec![StageView {
-                turn: None,
-                intent: None,
-                stage: "implement".into(),
-                state: if running {
-                    StageState::Running
-                } else {
-                    StageState::Held
-                },
-                run_id: None,
-                session_id: None,
-                last_outcome: None,
-                last_class: None,
-                attempts: 2,
-                max_attempts: 3,
-                hold: (!running).then(|| HoldView {
-                    root_cause: None,
-                    reason: "parked".to_owned(),
-                    detail: "parked (attempts_used_up): 2 attempts".to_owned(),
-                    since: None,
-                    until: None,
-                    freed_by: Some("a change of the issue, or `vik retry`".to_owned()),
-                }),
+fn explained(attempts: &[Value]) -> Explained {
+    let running = attempts.iter().any(|attempt| attempt["outcome"].is_null());
+    let title = "Fix the\u{202e} login";
+    let hold = json!({
+        "reason": "parked", "detail": "parked (attempts_used_up): 2 attempts",
+        "freed_by": "a change of the issue, or `vik retry`",
+    });
+    let explained = json!({
+        "schema": SCHEMA,
+        "daemon": {"state": "running", "workflow_path": "/w.yml"},
+        "issue_id": "42",
+        "issue_title": title,
+        "now": {
+            "issue_id": "42", "issue_title": title, "issue_state": "todo",
+            "issue_url": "https://tracker.example/42", "labels": ["bug"], "present": true, "paused": false,
+            "stages": [{
+                "stage": "implement", "state": if running { "running" } else { "held" },
+                "attempts": 2, "max_attempts": 3, "hold": (!running).then_some(hold),
             }],
-            life: LifeView {
-                attempts: 1,
-                max_attempts: Some(15),
-                spent: SpendView {
-                    tokens: 40_000,
-                    cost_usd: 1.0,
-                    ..SpendView::default()
-                },
-                limit: LimitView::default(),
+            "life": {
+                "attempts": 1, "max_attempts": 15, "spent": {"tokens": 40_000, "cost_usd": 1.0}, "limit": {},
             },
-            day: None,
-            workspace: None,
-            messages_waiting: 0,
-        }),
-        decisions: Vec::new(),
-        runs: vec![RunView {
-            run_id: "0195-run".to_owned(),
-            issue_id: "42".into(),
-            issue_title: "Fix the login".to_owned(),
-            stage: "implement".into(),
-            state: if running {
-                RunState::Running
-            } else {
-                RunState::Parked
-            },
-            outcome: None,
-            attempts,
+        },
+        "decisions": [],
+        "runs": [{
+            "run_id": "0195-run", "issue_id": "42", "issue_title": "Fix the login", "stage": "implement",
+            "state": if running { "running" } else { "parked" }, "attempts": attempts,
         }],
-    }
+    });
+    serde_json::from_value(explained).unwrap()
 }
 
 fn decisions() -> Vec<Decision> {
@@ -245,7 +167,7 @@ fn timeline_text(explained: &Explained, decisions: &[Decision], width: usize) ->
 
 #[test]
 fn timeline_fits_60_and_100_columns() {
-    let explained = explained(vec![
+    let explained = explained(&[
         attempt(1, 60, Some(300), Outcome::Failed),
         attempt(2, 1500, Some(1900), Outcome::Failed),
     ]);
@@ -261,17 +183,17 @@ fn timeline_fits_60_and_100_columns() {
 
 #[test]
 fn timeline_shows_a_running_attempt() {
-    let explained = explained(vec![attempt(1, 60, None, Outcome::Succeeded)]);
+    let explained = explained(&[attempt(1, 60, None, Outcome::Succeeded)]);
     insta::assert_snapshot!("running", timeline_text(&explained, &decisions()[..7], 100));
 }
 
 #[test]
 fn timeline_works_without_attempts_or_ledger() {
-    let mut none = explained(Vec::new());
+    let mut none = explained(&[]);
     none.runs.clear();
     insta::assert_snapshot!("no_attempt", timeline_text(&none, &decisions()[1..2], 100));
     // Without decisions, the attempts are the only source.
-    let mut past = explained(vec![attempt(1, 60, Some(300), Outcome::Succeeded)]);
+    let mut past = explained(&[attempt(1, 60, Some(300), Outcome::Succeeded)]);
     past.now = None;
     insta::assert_snapshot!("no_ledger", timeline_text(&past, &[], 100));
 }

@@ -1,13 +1,12 @@
 use jiff::{SignedDuration, Timestamp};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 use vik_api::{
-    ApiView, ApprovalView, ContextView, Daemon, DaemonState, DayView, KeptView, LedgerView, LimitView,
-    NotifierView, ParkedView, PullCounts, PullView, QuestionView, RateLimitView, RejectedEdit, RemovedView,
-    RetentionView, SCHEMA, SessionView, SpendView, Status, StoppingView, WaitingView, WaitsForView,
-    WorkflowView,
+    ApiView, ApprovalView, ContextView, DaemonState, LimitView, QuestionView, RetentionView, SCHEMA,
+    SessionView, SpendView, Status, StoppingView, WaitingView, WaitsForView,
 };
 use vik_core::approval::{Call, Gate, OnTimeout, Request};
 use vik_core::ids::AttemptId;
-use vik_core::outcome::Usage;
 use vik_core::question::{DefaultAnswer, PendingQuestion, Question};
 
 use super::text;
@@ -20,44 +19,18 @@ fn ago(seconds: i64) -> Timestamp {
     now() - SignedDuration::from_secs(seconds)
 }
 
+fn from_json<T: DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
 fn session(issue: &str, stage: &str) -> SessionView {
-    SessionView {
-        turn: None,
-        session_id: format!("0195-{issue}"),
-        issue_id: issue.into(),
-        issue_title: "Fix it".to_owned(),
-        stage: stage.into(),
-        agent: "codex".into(),
-        model: Some("m".to_owned()),
-        attempt: 2,
-        phase: "running".to_owned(),
-        since: ago(754),
-        last_event_at: Some(ago(3)),
-        activity: Some("command_execution cargo test --workspace --all-targets".to_owned()),
-        events: 40,
-        usage: Usage {
-            input_tokens: 11_000,
-            output_tokens: 1_345,
-            ..Usage::default()
-        },
-        cost_usd: Some(0.42),
-        charged: SpendView {
-            tokens: 12_345,
-            cost_usd: 0.42,
-            ..SpendView::default()
-        },
-        budget: LimitView::default(),
-        adopted: false,
-        resumed_from: None,
-        waits_for: None,
-        tokens_per_second: None,
-        context: None,
-        rate_limit: None,
-        stopping: None,
-        log: "/home/u/.vik/x.jsonl".into(),
-        steerable: None,
-        not_steerable_because: None,
-    }
+    from_json(json!({
+        "session_id": format!("0195-{issue}"), "issue_id": issue, "issue_title": "Fix it", "stage": stage,
+        "agent": "codex", "model": "m", "attempt": 2, "phase": "running", "since": ago(754),
+        "last_event_at": ago(3), "activity": "command_execution cargo test --workspace --all-targets",
+        "events": 40, "usage": {"input_tokens": 11_000, "output_tokens": 1_345}, "cost_usd": 0.42,
+        "charged": {"tokens": 12_345, "cost_usd": 0.42}, "log": "/home/u/.vik/x.jsonl",
+    }))
 }
 
 #[test]
@@ -98,42 +71,18 @@ fn live_text_shows_waits_and_the_stop() {
     assert!(stop("kill", None).starts_with("stopping (kill): cancelled"));
 }
 
-fn parked(issue: &str, reason: &str, detail: &str, freed_by: &str) -> ParkedView {
-    ParkedView {
-        run_id: "0195-run".to_owned(),
-        issue_id: issue.into(),
-        issue_title: "A title".to_owned(),
-        stage: "implement".into(),
-        since: ago(11_000),
-        reason: reason.to_owned(),
-        detail: detail.to_owned(),
-        freed_by: freed_by.to_owned(),
-    }
+fn parked(issue: &str, reason: &str, detail: &str, freed_by: &str) -> Value {
+    json!({
+        "run_id": "0195-run", "issue_id": issue, "issue_title": "A title", "stage": "implement",
+        "since": ago(11_000), "reason": reason, "detail": detail, "freed_by": freed_by,
+    })
 }
 
 fn waiting(issue: &str, reason: &str, detail: &str, until: Option<i64>) -> WaitingView {
-    WaitingView {
-        root_cause: None,
-        run_id: None,
-        issue_id: issue.into(),
-        issue_title: "A title".to_owned(),
-        stage: "implement".into(),
-        reason: reason.to_owned(),
-        detail: detail.to_owned(),
-        until: until.map(|seconds| ago(-seconds)),
-        attempts: 1,
-    }
-}
-
-fn notifier(name: &str, failing_since: Option<Timestamp>) -> NotifierView {
-    NotifierView {
-        name: name.to_owned(),
-        undelivered: 0,
-        failures_in_a_row: 0,
-        failing_since,
-        error: None,
-        given_up: 0,
-    }
+    from_json(json!({
+        "issue_id": issue, "issue_title": "A title", "stage": "implement", "reason": reason,
+        "detail": detail, "until": until.map(|seconds| ago(-seconds)), "attempts": 1,
+    }))
 }
 
 fn approval(issue: &str, gate: Gate, call: Option<Call>) -> ApprovalView {
@@ -186,153 +135,85 @@ fn question(issue: &str, choices: &[&str]) -> QuestionView {
 /// Returns the status of a daemon in which every part has content.
 fn eventful() -> Status {
     let mut first = session("42", "implement");
-    first.budget = LimitView {
-        tokens: Some(50_000),
-        usd: Some(2.5),
-    };
+    first.budget = from_json(json!({"tokens": 50_000, "usd": 2.5}));
     first.adopted = true;
-    first.waits_for = Some(WaitsForView {
-        kind: "model".to_owned(),
-        detail: Some("thinking".to_owned()),
-        since: ago(42),
-    });
+    first.waits_for = from_json(json!({"kind": "model", "detail": "thinking", "since": ago(42)}));
     first.tokens_per_second = Some(47.6);
-    first.context = Some(ContextView {
-        used: 12_345,
-        window: Some(200_000),
-    });
-    first.rate_limit = Some(RateLimitView {
-        used_percent: 92.0,
-        resets_at: None,
-    });
+    first.context = from_json(json!({"used": 12_345, "window": 200_000}));
+    first.rate_limit = from_json(json!({"used_percent": 92.0}));
     first.resumed_from = Some("0195-before".to_owned());
+    let push = Call {
+        tool: "Bash\u{202e}".to_owned(),
+        command: Some("git push\n--force".to_owned()),
+        paths: Vec::new(),
+    };
     let freed_by = "a change of the issue's title or description, or `vik retry`";
-    Status {
-        schema: SCHEMA,
-        daemon: Daemon {
-            state: DaemonState::Draining,
-            pid: Some(4711),
-            started_at: Some(ago(93_600)),
-            version: Some("0.2.0".to_owned()),
-            workflow_path: "/home/u/project/workflow.yml".into(),
-            home: Some("/home/u/project/.vik".into()),
+    from_json(json!({
+        "schema": SCHEMA, "state": "draining", "pid": 4711, "started_at": ago(93_600), "version": "0.2.0",
+        "workflow_path": "/home/u/project/workflow.yml", "home": "/home/u/project/.vik",
+        "last_pull": {
+            "at": ago(2), "ok": false, "issues": 0, "skipped": 0, "duration_ms": 60_000,
+            "error": "the command did not end within 60s", "next_at": ago(-18),
         },
-        last_pull: Some(PullView {
-            at: ago(2),
-            ok: false,
-            issues: 0,
-            skipped: 0,
-            warnings: Vec::new(),
-            duration_ms: 60_000,
-            error: Some("the command did not end within 60s".to_owned()),
-            next_at: Some(ago(-18)),
-        }),
-        pulls: PullCounts {
-            ok: 812,
-            failed: 5,
-            failed_in_a_row: 3,
-        },
-        sessions: vec![first, session("京都-7", "review")],
-        questions: vec![question("51", &["old", "new"]), question("52", &[])],
-        approvals: vec![
+        "pulls": {"ok": 812, "failed": 5, "failed_in_a_row": 3},
+        "sessions": [first, session("京都-7", "review")],
+        "questions": [question("51", &["old", "new"]), question("52", &[])],
+        "approvals": [
             approval("43", Gate::Before, None),
             approval("44", Gate::After, None),
-            approval(
-                "45",
-                Gate::Call,
-                Some(Call {
-                    tool: "Bash\u{202e}".to_owned(),
-                    command: Some("git push\n--force".to_owned()),
-                    paths: Vec::new(),
-                }),
-            ),
+            approval("45", Gate::Call, Some(push)),
         ],
-        parked: vec![
+        "parked": [
+            parked("7", "no_progress", "3 attempts succeeded, yet the issue kept its state", freed_by),
             parked(
-                "7",
-                "no_progress",
-                "3 attempts succeeded, yet the issue kept its state",
-                freed_by,
-            ),
-            parked(
-                "8",
-                "auth",
-                "401: the key\u{1b}[31m is not valid, or has been revoked; see https://example.com/keys for the keys of this account",
+                "8", "auth",
+                "401: the key\u{1b}[31m is not valid, or has been revoked; see https://example.com/keys for \
+                 the keys of this account",
                 "a login or key that works, then `vik retry`",
             ),
         ],
-        waiting: vec![
+        "waiting": [
             waiting("9", "quota", "the provider's quota is used up", Some(7_530)),
             waiting("10", "blocked", "issues 42 and 7 come first", None),
             waiting("11", "slot", "", None),
         ],
-        waiting_more: 9_980,
-        paused: true,
-        paused_issues: vec!["3".into(), "5".into()],
-        taken_over: Vec::new(),
-        workflow: Some(WorkflowView {
-            loaded_at: ago(93_600),
-            rejected: Some(RejectedEdit {
-                at: ago(60),
-                diagnostics: vec![
-                    "workflow.yml:3:14: error: `codx` is no runtime; did you mean `codex`?".to_owned(),
-                ],
-                more: 2,
-            }),
-            needs_restart: vec!["workspace.root".to_owned()],
-            stages: Vec::new(),
-        }),
-        day: Some(DayView {
-            date: "2026-03-04".parse().unwrap(),
-            spent: SpendView {
-                tokens: 1_234_567,
-                cost_usd: 12.5,
-                ..SpendView::default()
+        "waiting_more": 9_980,
+        "paused": true,
+        "paused_issues": ["3", "5"],
+        "workflow": {
+            "loaded_at": ago(93_600),
+            "rejected": {
+                "at": ago(60), "more": 2,
+                "diagnostics": ["workflow.yml:3:14: error: `codx` is no runtime; did you mean `codex`?"],
             },
-            limit: LimitView {
-                tokens: None,
-                usd: Some(50.0),
-            },
-        }),
-        ledger: Some(LedgerView {
-            path: "/home/u/project/.vik/workflows/x/service/vik.db".into(),
-            error: Some("the disk of /home/u/project/.vik/workflows/x/service/vik.db is full".to_owned()),
-        }),
-        api: None,
-        notify: vec![
-            notifier("well", None),
-            NotifierView {
-                undelivered: 3,
-                failures_in_a_row: 5,
-                error: Some("hooks.example answered 503 Service Unavailable".to_owned()),
-                ..notifier("team", Some(ago(600)))
-            },
+            "needs_restart": ["workspace.root"],
+        },
+        "day": {
+            "date": "2026-03-04", "spent": {"tokens": 1_234_567, "cost_usd": 12.5}, "limit": {"usd": 50.0},
+        },
+        "ledger": {
+            "path": "/home/u/project/.vik/workflows/x/service/vik.db",
+            "error": "the disk of /home/u/project/.vik/workflows/x/service/vik.db is full",
+        },
+        "notify": [
+            {"name": "well", "undelivered": 0, "failures_in_a_row": 0, "given_up": 0},
+            {"name": "team", "undelivered": 3, "failures_in_a_row": 5, "given_up": 0,
+             "failing_since": ago(600), "error": "hooks.example answered 503 Service Unavailable"},
         ],
-        webhooks: None,
-        retention: Some(RetentionView {
-            unlisted: "7d".to_owned(),
-            ledger: "keep".to_owned(),
-            trace: "keep".to_owned(),
-            scratch: "7d".to_owned(),
-            sessions: "90d".to_owned(),
-            last_scan_at: Some(ago(1800)),
-            problems: vec!["sessions: permission denied".to_owned()],
-            unlisted_issues: 3,
-            removed: RemovedView {
-                workspaces: 12,
-                sessions: 1,
-                bytes: 3_500_000,
-                ..RemovedView::default()
+        "retention": {
+            "unlisted": "7d", "ledger": "keep", "trace": "keep", "scratch": "7d", "sessions": "90d",
+            "last_scan_at": ago(1800), "problems": ["sessions: permission denied"], "unlisted_issues": 3,
+            "removed": {
+                "workspaces": 12, "scratch": 0, "sessions": 1, "attempts": 0, "trace_records": 0,
+                "bytes": 3_500_000,
             },
-            kept: vec![KeptView {
-                issue_id: Some("9\u{202e}".into()),
-                data: "workspace".to_owned(),
-                reason: "it contains uncommitted changes".to_owned(),
-                at: ago(1800),
+            "kept": [{
+                "issue_id": "9\u{202e}", "data": "workspace", "reason": "it contains uncommitted changes",
+                "at": ago(1800),
             }],
-            kept_more: 4,
-        }),
-    }
+            "kept_more": 4,
+        },
+    }))
 }
 
 #[test]
@@ -376,16 +257,8 @@ fn quiet_status_shows_the_dashboard_and_today_if_spent() {
     ) = (Vec::new(), Vec::new(), Vec::new(), 0);
     (status.paused, status.workflow, status.ledger) = (false, None, None);
     status.paused_issues.clear();
-    status.last_pull = Some(PullView {
-        at: ago(2),
-        ok: true,
-        issues: 1,
-        skipped: 0,
-        warnings: Vec::new(),
-        duration_ms: 10,
-        error: None,
-        next_at: None,
-    });
+    let pull = json!({"at": ago(2), "ok": true, "issues": 1, "skipped": 0, "duration_ms": 10});
+    status.last_pull = from_json(pull);
     status.notify.clear();
     status.retention = Some(RetentionView::default());
     status.api = Some(ApiView {
