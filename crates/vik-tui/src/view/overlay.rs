@@ -99,23 +99,12 @@ pub(super) fn help(top: usize, area: Rect, paint: &mut Paint<'_>) {
 pub(super) fn confirm(app: &App, action: &Action, area: Rect, paint: &mut Paint<'_>) {
     let columns = area.width.saturating_sub(4).min(64);
     let inside = usize::from(columns.saturating_sub(4));
-    let mut lines = Vec::new();
+    // Texts with the maximum number of their lines.
+    let mut texts = Vec::new();
     if let Action::Command(Command::Cancel(issue)) = action {
-        let question = format!("Cancel {issue}?");
-        lines.extend(
-            wrap(&question, inside, 2)
-                .0
-                .into_iter()
-                .map(|line| (line, Tone::Strong)),
-        );
-        if let Some(title) = app.title_of(issue) {
-            lines.extend(
-                wrap(title, inside, 2)
-                    .0
-                    .into_iter()
-                    .map(|line| (line, Tone::Plain)),
-            );
-        }
+        texts.push((format!("Cancel {issue}?"), Tone::Strong, 2));
+        let title = app.title_of(issue);
+        texts.extend(title.map(|title| (title.to_owned(), Tone::Plain, 2)));
         let running = app
             .sessions
             .rows()
@@ -127,23 +116,15 @@ pub(super) fn confirm(app: &App, action: &Action, area: Rect, paint: &mut Paint<
             1 => "The running agent of the issue is stopped, and the issue is parked.".to_owned(),
             many => format!("The {many} running agents of the issue are stopped, and the issue is parked."),
         };
-        lines.push((String::new(), Tone::Plain));
-        lines.extend(
-            wrap(&description, inside, 3)
-                .0
-                .into_iter()
-                .map(|line| (line, Tone::Plain)),
-        );
+        texts.extend([("\n".to_owned(), Tone::Plain, 1), (description, Tone::Plain, 3)]);
     } else if let Some((question, description)) = takeover_texts(action) {
-        for (text, tone) in [
-            (question, Tone::Strong),
-            (String::new(), Tone::Plain),
-            (description, Tone::Plain),
-        ] {
-            let (wrapped, _) = wrap(&text, inside, 4);
-            lines.extend(wrapped.into_iter().map(|line| (line, tone)));
-        }
-    } else {
+        texts.extend([(question, Tone::Strong, 4), (description, Tone::Plain, 4)]);
+    }
+    let mut lines = Vec::new();
+    for (text, tone, max) in texts {
+        lines.extend(wrap(&text, inside, max).0.into_iter().map(|line| (line, tone)));
+    }
+    if lines.is_empty() {
         lines.push((format!("Really {}?", command_text(action)), Tone::Strong));
     }
     lines.push((String::new(), Tone::Plain));
@@ -184,16 +165,11 @@ fn takeover_texts(action: &Action) -> Option<(String, String)> {
 pub(super) fn last_line(app: &App, rows: &ScreenLayout, paint: &mut Paint<'_>) -> Option<u16> {
     let (y, columns) = (rows.last_row, app.size.0);
     let room = columns.saturating_sub(2);
-    if let Mode::Filter(_) = app.mode {
-        let help = "  Enter to keep, Esc to cancel";
-        let space = usize::from(room).saturating_sub(3 + width(help)).max(10);
-        let shown = fit_end(&app.filter, space);
-        let mut x = 1 + paint.tone(1, y, room, "/ ", Tone::Strong);
-        x += paint.tone(x, y, columns.saturating_sub(x + 1), &shown, Tone::Plain);
-        paint.tone(x + 1, y, columns.saturating_sub(x + 2), help, Tone::Faint);
-        return Some(x.min(columns.saturating_sub(1)));
-    }
     let edited = match &app.mode {
+        Mode::Filter(_) => {
+            let help = "  Enter to keep, Esc to cancel";
+            Some(("/ ".to_owned(), app.filter.clone(), help))
+        }
         Mode::Answer(yes, approval, text) => {
             let verb = if *yes { "approve" } else { "deny" };
             let lead = format!("{verb} {}, message: ", approval.issue_id);
@@ -230,6 +206,7 @@ pub(super) fn last_line(app: &App, rows: &ScreenLayout, paint: &mut Paint<'_>) -
         paint.tone(1, y, room, &notice.text, tone);
         return None;
     }
+    let is_unfolded = matches!(app.screens.last(), Some(Screen::Transcript(screen)) if screen.unfolded);
     let parts = hints(app)
         .iter()
         .map(|&(rank, key, description)| {
@@ -243,6 +220,7 @@ pub(super) fn last_line(app: &App, rows: &ScreenLayout, paint: &mut Paint<'_>) -
             let description = match key {
                 "p" if paused => "resume",
                 "P" if paused => "resume issue",
+                "t" if is_unfolded => "fold",
                 _ => description,
             };
             let pieces = vec![
@@ -260,17 +238,6 @@ pub(super) fn last_line(app: &App, rows: &ScreenLayout, paint: &mut Paint<'_>) -
 /// Returns the keys of the current mode. Those with the greatest number are left out first.
 fn hints(app: &App) -> &'static [(u8, &'static str, &'static str)] {
     match app.screens.last() {
-        Some(Screen::Transcript(screen)) if screen.unfolded => &[
-            (0, "q", "back"),
-            (1, "t", "fold"),
-            (2, "g G", "top, end"),
-            (1, "d", "diff"),
-            (3, "e", "issue"),
-            (2, "m", "message"),
-            (2, "c", "cancel"),
-            (4, "P", "pause issue"),
-            (0, "?", "help"),
-        ],
         Some(Screen::Transcript(_)) => &[
             (0, "q", "back"),
             (1, "t", "unfold"),
