@@ -12,6 +12,30 @@ use vik_core::outcome::Outcome;
 use crate::PointInTime;
 use crate::daemon_log::LogCursor;
 
+/// Implements [`JsonSchema`] with this schema, which is part of the schema of the parameters.
+macro_rules! inline_schema {
+    ($type:ident, $schema:expr) => {
+        impl JsonSchema for $type {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($type).into()
+            }
+
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                $schema
+            }
+        }
+    };
+}
+
+/// Returns the schema of names that are separated by commas.
+fn listed(name: &str) -> Schema {
+    json_schema!({"type": "string", "pattern": format!("^({name})(,({name}))*$")})
+}
+
 /// The maximum number of items per page: 1 to 1000.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(try_from = "u32")]
@@ -34,19 +58,10 @@ impl Limit {
     }
 }
 
-impl JsonSchema for Limit {
-    fn schema_name() -> Cow<'static, str> {
-        "Limit".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "integer", "format": "uint32", "minimum": 1, "maximum": 1000})
-    }
-}
+inline_schema!(
+    Limit,
+    json_schema!({"type": "integer", "format": "uint32", "minimum": 1, "maximum": 1000})
+);
 
 /// A point in time: a duration before now (`24h`, `1w`), a day, or a time (RFC 3339).
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -72,19 +87,7 @@ impl TryFrom<Cow<'_, str>> for TimeParam {
     }
 }
 
-impl JsonSchema for TimeParam {
-    fn schema_name() -> Cow<'static, str> {
-        "TimeParam".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "string", "pattern": TIME})
-    }
-}
+inline_schema!(TimeParam, json_schema!({"type": "string", "pattern": TIME}));
 
 /// The `next` of a page of the log.
 #[derive(Clone, Debug, Deserialize)]
@@ -100,19 +103,10 @@ impl TryFrom<Cow<'_, str>> for CursorParam {
     }
 }
 
-impl JsonSchema for CursorParam {
-    fn schema_name() -> Cow<'static, str> {
-        "CursorParam".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "string", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}:[0-9]{1,19}$"})
-    }
-}
+inline_schema!(
+    CursorParam,
+    json_schema!({"type": "string", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}:[0-9]{1,19}$"})
+);
 
 /// One or more outcomes, separated by commas.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -130,20 +124,7 @@ impl TryFrom<Cow<'_, str>> for OutcomesParam {
     }
 }
 
-impl JsonSchema for OutcomesParam {
-    fn schema_name() -> Cow<'static, str> {
-        "OutcomesParam".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let name = names("|");
-        json_schema!({"type": "string", "pattern": format!("^({name})(,({name}))*$")})
-    }
-}
+inline_schema!(OutcomesParam, listed(&names("|")));
 
 fn names(separator: &str) -> String {
     let names: Vec<_> = Outcome::ALL.iter().map(|outcome| outcome.as_str()).collect();
@@ -167,20 +148,7 @@ impl TryFrom<Cow<'_, str>> for KindsParam {
     }
 }
 
-impl JsonSchema for KindsParam {
-    fn schema_name() -> Cow<'static, str> {
-        "KindsParam".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let name = kind_names("|");
-        json_schema!({"type": "string", "pattern": format!("^({name})(,({name}))*$")})
-    }
-}
+inline_schema!(KindsParam, listed(&kind_names("|")));
 
 fn kind_names(separator: &str) -> String {
     let names: Vec<_> = EventKind::ALL.iter().map(|kind| kind.as_str()).collect();
