@@ -7,8 +7,9 @@ use vik_core::ids::{IssueId, StageName};
 use vik_core::intent::{Clause, Intent};
 use vik_core::outcome::{FailureClass, Outcome};
 use vik_core::trust::Trust;
+use vik_core::turn::TurnOfMax;
 
-use crate::{Daemon, DayView, LifeView, RunView, TurnView};
+use crate::{Daemon, DayView, LifeView, RunView};
 
 /// The current status and the history of one issue.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -65,7 +66,7 @@ pub struct Explanation {
     pub labels: Vec<String>,
     /// The trust level of its text (`trust`).
     #[serde(default)]
-    pub trust: TrustView,
+    pub trust: Trust,
     /// Whether the last successful pull returned it.
     pub present: bool,
     /// Whether it is paused.
@@ -99,7 +100,7 @@ pub struct StageView {
     pub session_id: Option<String>,
     /// The turn of the conversation that the running attempt is in, in a stage with `turns`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub turn: Option<TurnView>,
+    pub turn: Option<TurnOfMax>,
     /// The outcome of its last attempt.
     pub last_outcome: Option<Outcome>,
     /// The failure class of its last attempt.
@@ -125,29 +126,6 @@ pub struct StageIntentView {
     pub constraints: Vec<String>,
     /// The acceptance criteria.
     pub acceptance: Vec<String>,
-}
-
-/// The trust level of the text of an issue.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum TrustView {
-    /// Prompts contain the text unchanged.
-    #[default]
-    Trusted,
-    /// Prompts contain the text as fenced data.
-    Fenced,
-    /// The issue does not start.
-    Held,
-}
-
-impl From<Trust> for TrustView {
-    fn from(trust: Trust) -> Self {
-        match trust {
-            Trust::Trusted => Self::Trusted,
-            Trust::Fenced => Self::Fenced,
-            Trust::Held => Self::Held,
-        }
-    }
 }
 
 impl From<&Intent> for StageIntentView {

@@ -44,7 +44,7 @@ pub use daemon_log::{DaemonLogLine, DaemonLogPage, LogLevel};
 pub use error::ErrorBody;
 pub use explain::{
     DecisionView, Explained, Explanation, HoldView, IssueDetails, RootCauseView, StageIntentView, StageState,
-    StageView, TrustView,
+    StageView,
 };
 pub use messages::{Delivery, DeliveryTo, MessageView, MessagesPage, SendMessage, SentMessage};
 pub use notify::{Notification, NotifiedItem, NotifierView};
@@ -65,7 +65,7 @@ pub use spend::{DayView, LifeView, LimitView, SpendView};
 pub use status::{
     ApiView, ApprovalView, ContextView, Daemon, DaemonState, LedgerView, ParkedView, PullCounts, PullView,
     RateLimitView, RejectedEdit, SCHEMA, SessionView, StageDef, Status, StoppingView, TakenOverView,
-    TurnView, WaitingView, WaitsForView, WorkflowView,
+    WaitingView, WaitsForView, WorkflowView,
 };
 pub use takeover::{HandbackView, TakeoverView};
 pub use trace::{

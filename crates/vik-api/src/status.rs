@@ -1,6 +1,5 @@
 //! `vik status --json`.
 
-use std::fmt;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
@@ -17,7 +16,7 @@ use crate::{DayView, LimitView, NotifierView, QuestionView, RetentionView, RootC
 pub const SCHEMA: u32 = 1;
 
 /// The current status of a daemon.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
     /// [`SCHEMA`].
     pub schema: u32,
@@ -82,24 +81,7 @@ impl Status {
         Self {
             schema: SCHEMA,
             daemon,
-            last_pull: None,
-            pulls: PullCounts::default(),
-            sessions: Vec::new(),
-            approvals: Vec::new(),
-            questions: Vec::new(),
-            parked: Vec::new(),
-            waiting: Vec::new(),
-            waiting_more: 0,
-            paused: false,
-            paused_issues: Vec::new(),
-            taken_over: Vec::new(),
-            workflow: None,
-            day: None,
-            ledger: None,
-            api: None,
-            notify: Vec::new(),
-            webhooks: None,
-            retention: None,
+            ..Self::default()
         }
     }
 }
@@ -186,7 +168,7 @@ pub struct LedgerView {
 }
 
 /// A daemon, running or not.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Daemon {
     /// Its status.
     pub state: DaemonState,
@@ -204,7 +186,7 @@ pub struct Daemon {
 }
 
 /// The status of a daemon.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DaemonState {
     /// It pulls issues and starts attempts.
@@ -214,6 +196,7 @@ pub enum DaemonState {
     /// It is stopping the running attempts.
     Stopping,
     /// No daemon is running.
+    #[default]
     NotRunning,
     /// It exited without cleaning up.
     Dead,
@@ -275,7 +258,7 @@ pub struct SessionView {
     pub attempt: u32,
     /// The turn of its conversation, in a stage with `turns`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub turn: Option<TurnView>,
+    pub turn: Option<TurnOfMax>,
     /// `preparing`, `running`, `verifying`, `awaiting_approval`, `finishing`.
     pub phase: String,
     /// When it started.
@@ -329,27 +312,6 @@ pub struct SessionView {
     /// Why messages do not reach it while it runs.
     #[serde(default)]
     pub not_steerable_because: Option<String>,
-}
-
-/// A turn of a conversation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct TurnView {
-    /// Its number within the conversation, from 1.
-    pub number: u32,
-    /// The number of turns that the conversation may have.
-    pub max: u32,
-}
-
-impl From<TurnOfMax> for TurnView {
-    fn from(TurnOfMax { number, max }: TurnOfMax) -> Self {
-        Self { number, max }
-    }
-}
-
-impl fmt::Display for TurnView {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "turn {} of {}", self.number, self.max)
-    }
 }
 
 /// What a running agent waits for.

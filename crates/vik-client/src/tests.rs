@@ -27,10 +27,8 @@ fn state_response() -> String {
     let daemon = Daemon {
         state: DaemonState::Running,
         pid: Some(4711),
-        started_at: None,
-        version: None,
         workflow_path: "workflow.yml".into(),
-        home: None,
+        ..Daemon::default()
     };
     json_response(&json!(Status::of(daemon)))
 }

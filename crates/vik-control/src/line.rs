@@ -145,10 +145,9 @@ mod tests {
         Status::of(Daemon {
             state: DaemonState::Running,
             pid: Some(4711),
-            started_at: None,
             version: Some("0.2.0".to_owned()),
             workflow_path: "/w/workflow.yml".into(),
-            home: None,
+            ..Daemon::default()
         })
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -17,15 +18,17 @@ pub struct Origin {
     pub labels: Vec<String>,
 }
 
-/// How far the text of an issue is trusted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// The trust level of the text of an issue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "TrustView")]
 pub enum Trust {
-    /// The text is used as it is: by a rule, or because there is no rule.
+    /// Prompts contain the text unchanged.
     #[default]
     Trusted,
-    /// Prompts contain the text as data, in a fence.
+    /// Prompts contain the text as fenced data.
     Fenced,
+    /// The issue does not start.
     Held,
 }
 

@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::attempt::Start;
@@ -40,10 +41,13 @@ impl GrantedTurn {
     }
 }
 
-/// The turn that an attempt is in, and the number of turns that its conversation may have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A turn of a conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "TurnView")]
 pub struct TurnOfMax {
+    /// Its number within the conversation, from 1.
     pub number: u32,
+    /// The number of turns that the conversation may have.
     pub max: u32,
 }
 

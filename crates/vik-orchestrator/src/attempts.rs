@@ -57,7 +57,7 @@ impl RunningAttempt {
             agent: start.stage.agent.clone(),
             model: profile.and_then(|profile| profile.model.clone()),
             attempt: start.attempt,
-            turn: facts.turn.or_else(|| TurnOfMax::of(start)).map(Into::into),
+            turn: facts.turn.or_else(|| TurnOfMax::of(start)),
             phase: facts.phase.as_str().to_owned(),
             since: self.since,
             last_event_at: facts.last_event_at,

@@ -294,10 +294,7 @@ fn absent(instance: &Instance, path: &Path) -> Daemon {
     };
     Daemon {
         state,
-        pid: None,
-        started_at: None,
-        version: None,
         workflow_path: path.to_owned(),
-        home: None,
+        ..Daemon::default()
     }
 }

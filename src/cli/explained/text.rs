@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
-use vik_api::{DaemonState, Explained, Explanation, HoldView, RunState, StageState, StageView, TrustView};
+use vik_api::{DaemonState, Explained, Explanation, HoldView, RunState, StageState, StageView};
 use vik_base::report::{self, count, elapsed_suffix, one_line, spent, wrap};
+use vik_core::trust::Trust;
 
 /// Returns the heading with the id, title and state of the issue.
 pub fn heading(explained: &Explained) -> String {
@@ -146,7 +147,7 @@ pub fn held_by(hold: &HoldView, now: Timestamp) -> String {
 pub fn intent(explanation: &Explanation, width: usize) -> String {
     let mut out = String::new();
     let mut add = |text: String| paragraph(&mut out, "", &text, width);
-    if explanation.trust == TrustView::Fenced {
+    if explanation.trust == Trust::Fenced {
         add("The issue is not trusted: prompts contain its text as data, in a fence.".to_owned());
     }
     for stage in &explanation.stages {

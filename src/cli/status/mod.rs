@@ -91,11 +91,8 @@ fn status_of(instance: &Instance, path: &Path) -> Result<Status, Failure> {
 fn absent(state: DaemonState, info: Option<&InstanceInfo>, path: &Path) -> Status {
     Status::of(Daemon {
         state,
-        pid: None,
-        started_at: None,
-        version: None,
         workflow_path: info.map_or_else(|| path.to_owned(), |info| info.workflow_path.clone()),
-        home: None,
+        ..Daemon::default()
     })
 }
 

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use vik_api::{Daemon, DaemonState, Fact, Status};
+use vik_api::{Daemon, Fact, Status};
 use vik_testkit::HttpClient;
 use vik_workspace::Layout;
 
@@ -168,12 +168,9 @@ fn openapi_document_covers_all_routes() {
 fn metrics_have_their_documented_names() {
     let metrics = Metrics::default();
     let not_running = Status::of(Daemon {
-        state: DaemonState::NotRunning,
-        pid: None,
-        started_at: None,
         version: Some("1.2.3".to_owned()),
         workflow_path: "workflow.yml".into(),
-        home: None,
+        ..Daemon::default()
     });
     let text = String::from_utf8(metrics.text(&not_running, 0).unwrap()).unwrap();
     insta::assert_snapshot!(text);
