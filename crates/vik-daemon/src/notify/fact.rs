@@ -1,11 +1,14 @@
 //! The facts that notifiers receive.
 
+use std::fmt::Write as _;
+
 use jiff::Timestamp;
 use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 use vik_api::NotifiedItem;
 use vik_base::report::one_line;
-use vik_core::ids::{IssueId, StageName};
+use vik_core::ids::{IssueId, RunId, StageName};
+use vik_core::issue::Issue;
 use vik_core::limits::LimitHit;
 use vik_core::machine::ParkReason;
 use vik_core::outcome::Outcome;
@@ -62,70 +65,79 @@ fn events_of(reason: ParkReason) -> Vec<NotifyEvent> {
     }
 }
 
-impl Fact {
-    pub(super) fn parked(parked: &Parked<'_>) -> Self {
+impl About {
+    fn of(issue: &Issue, stage: &StageName, run: RunId) -> Self {
         Self {
-            at: parked.since,
-            events: events_of(parked.reason),
-            about: Some(About {
-                issue: parked.issue.id.clone(),
-                title: one_line(&parked.issue.title, TITLE),
-                stage: parked.stage.clone(),
-                run: parked.run.to_string(),
-            }),
-            reason: parked.reason.as_str().to_owned(),
-            detail: match parked.dependents {
-                [] => one_line(parked.detail, DETAIL),
-                held => format!(
-                    "{}; {} for it: {}",
-                    one_line(parked.detail, DETAIL),
-                    if held.len() == 1 {
-                        "1 issue waits".to_owned()
-                    } else {
-                        format!("{} issues wait", held.len())
-                    },
-                    api_view::issue_list(held)
-                ),
-            },
-            freed_by: Some(parked.reason.freed_by().to_owned()),
+            issue: issue.id.clone(),
+            title: one_line(&issue.title, TITLE),
+            stage: stage.clone(),
+            run: run.to_string(),
+        }
+    }
+}
+
+impl Fact {
+    fn new(
+        at: Timestamp,
+        events: Vec<NotifyEvent>,
+        about: Option<About>,
+        reason: &str,
+        detail: &str,
+    ) -> Self {
+        Self {
+            at,
+            events,
+            about,
+            reason: reason.to_owned(),
+            detail: one_line(detail, DETAIL),
+            freed_by: None,
             day: None,
         }
     }
 
+    pub(super) fn parked(parked: &Parked<'_>) -> Self {
+        let about = About::of(parked.issue, parked.stage, parked.run);
+        let (events, reason) = (events_of(parked.reason), parked.reason.as_str());
+        let mut fact = Self::new(parked.since, events, Some(about), reason, parked.detail);
+        if let held @ [_, ..] = parked.dependents {
+            let issues = api_view::issue_list(held);
+            let _ = match held.len() {
+                1 => write!(fact.detail, "; 1 issue waits for it: {issues}"),
+                count => write!(fact.detail, "; {count} issues wait for it: {issues}"),
+            };
+        }
+        fact.freed_by = Some(parked.reason.freed_by().to_owned());
+        fact
+    }
+
     pub(super) fn awaiting(awaiting: &Awaiting<'_>) -> Self {
         let request = awaiting.request;
+        let about = About::of(awaiting.issue, awaiting.stage, awaiting.run);
+        let detail = api_view::describe_request(request);
         Self {
-            at: request.since,
-            events: vec![NotifyEvent::WaitingForPerson],
-            about: Some(About {
-                issue: awaiting.issue.id.clone(),
-                title: one_line(&awaiting.issue.title, TITLE),
-                stage: awaiting.stage.clone(),
-                run: awaiting.run.to_string(),
-            }),
-            reason: "approval".to_owned(),
-            detail: one_line(&api_view::describe_request(request), DETAIL),
             freed_by: Some(request.freed_by()),
-            day: None,
+            ..Self::waiting_for_person(request.since, about, "approval", &detail)
         }
     }
 
     pub(super) fn asked(asked: &Asked<'_>) -> Self {
         let question = asked.question;
+        let about = About::of(asked.issue, asked.stage, asked.run);
+        let detail = api_view::describe_question(question);
         Self {
-            at: question.since,
-            events: vec![NotifyEvent::WaitingForPerson],
-            about: Some(About {
-                issue: asked.issue.id.clone(),
-                title: one_line(&asked.issue.title, TITLE),
-                stage: asked.stage.clone(),
-                run: asked.run.to_string(),
-            }),
-            reason: "question".to_owned(),
-            detail: one_line(&api_view::describe_question(question), DETAIL),
             freed_by: Some(one_line(&question.freed_by(), DETAIL)),
-            day: None,
+            ..Self::waiting_for_person(question.since, about, "question", &detail)
         }
+    }
+
+    fn waiting_for_person(at: Timestamp, about: About, reason: &str, detail: &str) -> Self {
+        Self::new(
+            at,
+            vec![NotifyEvent::WaitingForPerson],
+            Some(about),
+            reason,
+            detail,
+        )
     }
 
     /// Creates the fact that a run was given up after its last attempt failed. The run is not parked,
@@ -135,15 +147,13 @@ impl Fact {
             title: one_line(&about.title, TITLE),
             ..about
         };
-        Self {
+        Self::new(
             at,
-            events: vec![NotifyEvent::Failed],
-            about: Some(about),
-            reason: outcome.as_str().to_owned(),
-            detail: one_line(reason, DETAIL),
-            freed_by: None,
-            day: None,
-        }
+            vec![NotifyEvent::Failed],
+            Some(about),
+            outcome.as_str(),
+            reason,
+        )
     }
 
     pub(super) fn day_limit(at: Timestamp, day: Date, hit: &LimitHit) -> Self {
@@ -156,15 +166,7 @@ impl Fact {
     }
 
     pub(super) fn trouble(at: Timestamp, reason: &str, detail: &str) -> Self {
-        Self {
-            at,
-            events: vec![NotifyEvent::Trouble],
-            about: None,
-            reason: reason.to_owned(),
-            detail: one_line(detail, DETAIL),
-            freed_by: None,
-            day: None,
-        }
+        Self::new(at, vec![NotifyEvent::Trouble], None, reason, detail)
     }
 
     /// Returns whether the fact replaces another one that was not sent yet.
