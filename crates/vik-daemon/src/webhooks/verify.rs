@@ -141,18 +141,12 @@ pub fn verify(
             .map(str::to_owned)
     };
     let event = |name: &str| vik_base::report::one_line(single_header(headers, name).unwrap_or("-"), 60);
-    let mut delivery = match hook.kind {
+    let (id, event, signature) = match hook.kind {
         HookKind::Github => {
             let signature = proof.strip_prefix("sha256=").ok_or(Refused::Forged)?;
             let signature = unhex(signature);
             is_hmac(secret.as_bytes(), &[body], &signature)?;
-            let event = event("x-github-event");
-            Delivery {
-                id: id("x-github-delivery"),
-                is_ping: event == "ping",
-                event,
-                marks: marks("signature", &signature),
-            }
+            (id("x-github-delivery"), event("x-github-event"), signature)
         }
         HookKind::Linear => {
             let signature = unhex(proof);
@@ -162,12 +156,7 @@ pub fn verify(
             if now.as_millisecond().abs_diff(sent.webhook_timestamp) > LINEAR_WITHIN_MS.unsigned_abs() {
                 return Err(Refused::Stale);
             }
-            Delivery {
-                id: id("linear-delivery"),
-                event: event("linear-event"),
-                is_ping: false,
-                marks: marks("signature", &signature),
-            }
+            (id("linear-delivery"), event("linear-event"), signature)
         }
         HookKind::Gitlab if is_signing_token(hook, secret) => {
             let key = signing_key(secret).ok_or(Refused::NoSecret)?;
@@ -186,40 +175,31 @@ pub fn verify(
             if now.as_second().abs_diff(sent) > STANDARD_WITHIN_S.unsigned_abs() {
                 return Err(Refused::Stale);
             }
-            Delivery {
-                id: id("webhook-id"),
-                event: event("x-gitlab-event"),
-                is_ping: false,
-                marks: Vec::new(),
-            }
+            (id("webhook-id"), event("x-gitlab-event"), None)
         }
         HookKind::Gitlab => {
             if !constant_time_eq(proof, secret) {
                 return Err(Refused::Forged);
             }
-            Delivery {
-                // The other id is shared by events that follow from each other.
-                id: id("idempotency-key").or_else(|| id("x-gitlab-event-uuid")),
-                event: event("x-gitlab-event"),
-                is_ping: false,
-                marks: Vec::new(),
-            }
+            // The other id is shared by events that follow from each other.
+            let id = id("idempotency-key").or_else(|| id("x-gitlab-event-uuid"));
+            (id, event("x-gitlab-event"), None)
         }
         HookKind::Hmac => {
             let signature = proof.strip_prefix("sha256=").unwrap_or(proof);
             is_hmac(secret.as_bytes(), &[body], &unhex(signature))?;
-            Delivery {
-                id: hook.id_header.as_deref().and_then(id),
-                event: "-".to_owned(),
-                is_ping: false,
-                // Such a sender may send the same body twice on purpose, so the signature is no
-                // mark.
-                marks: Vec::new(),
-            }
+            // Such a sender may send the same body twice on purpose, so the signature is no mark.
+            (hook.id_header.as_deref().and_then(id), "-".to_owned(), None)
         }
     };
-    delivery.marks.extend(marks("id", &delivery.id));
-    Ok(delivery)
+    let mut marks = marks("signature", &signature);
+    marks.extend(self::marks("id", &id));
+    Ok(Delivery {
+        is_ping: hook.kind == HookKind::Github && event == "ping",
+        id,
+        event,
+        marks,
+    })
 }
 
 #[derive(Deserialize)]
