@@ -6,7 +6,7 @@ use clap::Args;
 use vik_base::report::{ErrorCode, Exit, Failure};
 use vik_client::Endpoint;
 use vik_control::http::Keys;
-use vik_tui::{Options, TopError};
+use vik_tui::TopError;
 
 use super::{CliResult, client, runtime};
 
@@ -38,7 +38,7 @@ pub fn run(workflow: &Path, args: &TopArgs) -> CliResult {
         },
         (None, None) => Endpoint::Unix(client::find(workflow)?.1.socket),
     };
-    match runtime.block_on(vik_tui::run(endpoint, Options::default())) {
+    match runtime.block_on(vik_tui::run(endpoint)) {
         Ok(()) => Ok(Exit::Done),
         Err(error) => Err(failure(&error)),
     }

@@ -7,10 +7,10 @@
 //! ```no_run
 //! # async fn example() -> Result<(), vik_tui::TopError> {
 //! use vik_client::Endpoint;
-//! use vik_tui::{Options, run};
+//! use vik_tui::run;
 //!
 //! let socket = "/run/user/1000/vik/0123456789abcdef/vik.sock";
-//! run(Endpoint::Unix(socket.into()), Options { color: false }).await
+//! run(Endpoint::Unix(socket.into())).await
 //! # }
 //! ```
 
@@ -30,4 +30,4 @@ mod text;
 mod view;
 
 pub use error::TopError;
-pub use run::{Options, run};
+pub use run::run;

@@ -26,22 +26,9 @@ const FEED_PAUSE: Duration = Duration::from_secs(3);
 /// The maximum number of feed events that are handled before keys.
 const BATCH: usize = 1_000;
 
-/// The display options of the dashboard.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Whether colours are used; `NO_COLOR` in the environment overrides it.
-    pub color: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { color: true }
-    }
-}
-
 type PendingWork = Pin<Box<dyn Future<Output = Msg> + Send>>;
 
-/// Runs the dashboard until the user quits.
+/// Runs the dashboard until the user quits. `NO_COLOR` in the environment turns colours off.
 ///
 /// The first request is sent before the dashboard takes over the terminal: if it fails, the error
 /// is reported as for any other verb. Later errors are shown and retried.
@@ -49,15 +36,13 @@ type PendingWork = Pin<Box<dyn Future<Output = Msg> + Send>>;
 /// # Errors
 ///
 /// Returns an error without a terminal, if the terminal fails, or if the first request fails.
-pub async fn run(endpoint: Endpoint, options: Options) -> Result<(), TopError> {
+pub async fn run(endpoint: Endpoint) -> Result<(), TopError> {
     terminal::check()?;
     let client = Client::new(&endpoint, "vik-top").map_err(TopError::Daemon)?;
     let first = client.state().await.map_err(TopError::Daemon)?;
     let signals = Signals::new()?;
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let theme = Theme {
-        color: options.color && !no_color,
-    };
+    let theme = Theme { color: !no_color };
     let mut screen = Screen::open()?;
     let size = screen.terminal.size().map_err(|source| TopError::Terminal {
         operation: "measure",
