@@ -12,7 +12,7 @@ use vik_core::ids::IssueId;
 use crate::table::{CellText, RowContext, Tone};
 pub(crate) use waiting::starts_in;
 
-fn issue_cell(issue: &IssueId, context: &RowContext<'_>) -> CellText {
+fn issue_cell(issue: &IssueId, context: &RowContext) -> CellText {
     if context.paused.contains(issue) {
         CellText::new(format!("{issue} ||"), Tone::Warn)
     } else {

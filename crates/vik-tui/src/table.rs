@@ -10,13 +10,13 @@ use vik_core::ids::IssueId;
 use crate::text;
 
 /// The context for formatting a cell.
-pub(crate) struct RowContext<'a> {
+pub(crate) struct RowContext {
     pub(crate) now: Timestamp,
     /// Issues that are paused.
-    pub(crate) paused: &'a [IssueId],
+    pub(crate) paused: Vec<IssueId>,
 }
 
-impl RowContext<'_> {
+impl RowContext {
     /// Returns the seconds since a time; negative for a future time.
     pub(crate) fn elapsed(&self, since: Timestamp) -> f64 {
         self.now.duration_since(since).as_secs_f64()
@@ -137,14 +137,14 @@ impl Column {
 /// A row of a table.
 pub(crate) trait Row: Sized + 'static {
     const COLUMNS: &'static [Column];
-    /// The column of the initial order, and whether it is reversed; `None` keeps the given order.
-    const SORT: Option<(usize, bool)>;
+    /// The column of the initial order, and whether it is reversed.
+    const SORT: (usize, bool);
 
     /// Returns the key that identifies the row after a refresh.
     fn key(&self) -> String;
 
     /// Returns one cell for each column.
-    fn cells(&self, context: &RowContext<'_>) -> Vec<Cell>;
+    fn cells(&self, context: &RowContext) -> Vec<Cell>;
 }
 
 /// Rows with their order and selection.
@@ -157,7 +157,7 @@ pub(crate) struct Table<T: Row> {
     /// The key of the selected row.
     key: Option<String>,
     /// The column of the order, and whether it is reversed.
-    pub(crate) sort: Option<(usize, bool)>,
+    pub(crate) sort: (usize, bool),
     /// The content width of each column.
     pub(crate) content_widths: Vec<usize>,
 }
@@ -202,13 +202,13 @@ impl<T: Row> Table<T> {
     }
 
     /// Replaces all rows and keeps the selection if possible.
-    pub(crate) fn set(&mut self, rows: Vec<T>, filter: &str, context: &RowContext<'_>) {
+    pub(crate) fn set(&mut self, rows: Vec<T>, filter: &str, context: &RowContext) {
         self.rows = rows;
         self.arrange(filter, context);
     }
 
     /// Replaces or adds rows.
-    pub(crate) fn upsert(&mut self, rows: Vec<T>, filter: &str, context: &RowContext<'_>) {
+    pub(crate) fn upsert(&mut self, rows: Vec<T>, filter: &str, context: &RowContext) {
         let mut places: HashMap<String, usize> = self
             .rows
             .iter()
@@ -228,15 +228,16 @@ impl<T: Row> Table<T> {
     }
 
     /// Filters and sorts the rows.
-    pub(crate) fn arrange(&mut self, filter: &str, context: &RowContext<'_>) {
+    pub(crate) fn arrange(&mut self, filter: &str, context: &RowContext) {
         let needles: Vec<String> = filter.split_whitespace().map(str::to_lowercase).collect();
         self.content_widths.fill(0);
         self.order.clear();
+        let (column, reverse) = self.sort;
         let mut sorted_cells = Vec::new();
         for (at, row) in self.rows.iter().enumerate() {
             let cells = row.cells(context);
-            for (fit, (column, cell)) in self.content_widths.iter_mut().zip(T::COLUMNS.iter().zip(&cells)) {
-                if let Width::Fit(_, most) = column.width {
+            for (fit, (shown, cell)) in self.content_widths.iter_mut().zip(T::COLUMNS.iter().zip(&cells)) {
+                if let Width::Fit(_, most) = shown.width {
                     // The column is never wider than that, so the remaining text need not be read.
                     *fit = (*fit).max(text::width(&text::fit(&cell.content.text, most)));
                 }
@@ -249,22 +250,18 @@ impl<T: Row> Table<T> {
                 }
                 hay.push_str(&row.key().to_lowercase());
             }
-            if let Some((column, _)) = self.sort {
-                sorted_cells.push(cells.into_iter().nth(column));
-            }
+            sorted_cells.push(cells.into_iter().nth(column));
             if needles.iter().all(|needle| hay.contains(needle)) {
                 self.order.push(at);
             }
         }
-        if let Some((_, reverse)) = self.sort {
-            self.order.sort_by(|&a, &b| {
-                let order = match (&sorted_cells[a], &sorted_cells[b]) {
-                    (Some(a), Some(b)) => a.compare(b),
-                    _ => Ordering::Equal,
-                };
-                if reverse { order.reverse() } else { order }
-            });
-        }
+        self.order.sort_by(|&a, &b| {
+            let order = match (&sorted_cells[a], &sorted_cells[b]) {
+                (Some(a), Some(b)) => a.compare(b),
+                _ => Ordering::Equal,
+            };
+            if reverse { order.reverse() } else { order }
+        });
         self.restore_selection();
     }
 
@@ -294,17 +291,14 @@ impl<T: Row> Table<T> {
     /// Sorts by the next visible column.
     pub(crate) fn sort_next(&mut self, columns: u16) {
         let visible = |&at: &usize| T::COLUMNS[at].min_terminal_width <= columns;
-        let from = self.sort.map_or(0, |(column, _)| column + 1);
+        let from = self.sort.0 + 1;
         let next = (from..T::COLUMNS.len())
             .chain(0..from.min(T::COLUMNS.len()))
             .find(visible);
-        self.sort = next.map(|column| (column, false));
+        self.sort = (next.unwrap_or(0), false);
     }
 
     pub(crate) fn sort_reverse(&mut self) {
-        self.sort = Some(
-            self.sort
-                .map_or((0, true), |(column, reverse)| (column, !reverse)),
-        );
+        self.sort.1 = !self.sort.1;
     }
 }

@@ -241,6 +241,14 @@ pub(crate) fn humanize(name: &str) -> String {
     name.replace('_', " ")
 }
 
+/// Returns a reason and its details for people.
+pub(crate) fn reason_text(reason: &str, detail: &str) -> String {
+    match detail {
+        "" => humanize(reason),
+        detail => format!("{}: {detail}", humanize(reason)),
+    }
+}
+
 /// Compares texts with numbers by value: `2` before `10`, `PROJ-9` before `PROJ-10`.
 pub(crate) fn natural_order(a: &str, b: &str) -> Ordering {
     let (mut left, mut right) = (a.as_bytes(), b.as_bytes());

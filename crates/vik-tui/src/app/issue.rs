@@ -12,7 +12,7 @@ use vik_text::{cost, cost_text, short};
 use super::scroll::Scroll;
 use crate::rows::{issue_status, stage_state};
 use crate::table::{CellText, Tone};
-use crate::text::{duration, humanize, money_limit, seconds_between, short_duration, wrap};
+use crate::text::{duration, humanize, money_limit, reason_text, seconds_between, short_duration, wrap};
 
 /// The maximum number of decisions that are shown.
 const MAX_DECISIONS: usize = 200;
@@ -135,12 +135,7 @@ impl IssueLines {
     }
 
     fn hold(&mut self, hold: &HoldView, now: Timestamp) {
-        let mut text = humanize(&hold.reason);
-        if !hold.detail.is_empty() {
-            text.push_str(": ");
-            text.push_str(&hold.detail);
-        }
-        self.labelled("held by", &text, Tone::Warn);
+        self.labelled("held by", &reason_text(&hold.reason, &hold.detail), Tone::Warn);
         if let Some(since) = hold.since {
             self.labelled(
                 "since",

@@ -71,18 +71,9 @@ impl App {
                 self.filter = if changed { before.clone() } else { String::new() };
                 stay = false;
             }
-            KeyCode::Char('u') if control => self.filter.clear(),
-            KeyCode::Char('w') if control => {
-                let end = self.filter.trim_end().rfind(' ').map_or(0, |at| at + 1);
-                self.filter.truncate(end);
-            }
-            KeyCode::Char(c) if !control => self.filter.push(c),
-            KeyCode::Backspace => {
-                self.filter.pop();
-            }
             KeyCode::Up => self.step(-1),
             KeyCode::Down => self.step(1),
-            _ => {}
+            code => edit(&mut self.filter, code, control),
         }
         self.arrange_tables();
         if stay {
@@ -353,36 +344,19 @@ impl App {
     }
 
     fn step(&mut self, steps: isize) {
-        match self.tab {
-            Tab::Sessions => self.sessions.step(steps),
-            Tab::Parked => self.parked.step(steps),
-            Tab::Waiting => self.waiting.step(steps),
-            Tab::Issues => self.issues.step(steps),
-            Tab::Approvals => self.approvals.step(steps),
-        }
+        with_table!(self, (&mut) table => table.step(steps));
     }
 
     fn select(&mut self, place: usize) {
-        match self.tab {
-            Tab::Sessions => self.sessions.select(place),
-            Tab::Parked => self.parked.select(place),
-            Tab::Waiting => self.waiting.select(place),
-            Tab::Issues => self.issues.select(place),
-            Tab::Approvals => self.approvals.select(place),
-        }
+        with_table!(self, (&mut) table => table.select(place));
     }
 
     fn sort(&mut self, reverse: bool) {
         let columns = self.size.0;
-        macro_rules! each {
-            ($($tab:ident => $table:ident),*) => {
-                match self.tab {
-                    $(Tab::$tab if reverse => self.$table.sort_reverse(),
-                    Tab::$tab => self.$table.sort_next(columns),)*
-                }
-            };
-        }
-        each!(Sessions => sessions, Parked => parked, Waiting => waiting, Issues => issues, Approvals => approvals);
+        with_table!(self, (&mut) table => match reverse {
+            true => table.sort_reverse(),
+            false => table.sort_next(columns),
+        });
         self.arrange_tables();
     }
 

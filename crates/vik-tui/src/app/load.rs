@@ -8,7 +8,6 @@ use vik_core::ids::IssueId;
 
 use super::{App, Screen, Tab, error_with_hint};
 use crate::msg::Command;
-use crate::table::RowContext;
 use crate::text::seconds_between;
 
 /// The interval of loading the state without a feed.
@@ -121,11 +120,7 @@ impl App {
                     commands.push(Command::Issues(Some(next)));
                     return;
                 }
-                let paused = self.paused_issues().to_vec();
-                let context = RowContext {
-                    now: self.now,
-                    paused: &paused,
-                };
+                let context = self.row_context();
                 self.issues.set(issues, &self.filter, &context);
             }
             Err(error) => self.notify_error(format!("cannot load the issues: {}", error_with_hint(&error))),

@@ -1,6 +1,24 @@
 //! The state of the dashboard: [`App::update`] takes a message and returns commands. It reads no
 //! clock and does no I/O.
 
+/// Evaluates an expression with a reference to the table of the current tab.
+macro_rules! with_table {
+    (@ $field:expr, ($($reference:tt)+) $table:ident => $result:expr) => {{
+        let $table = $($reference)+ $field;
+        $result
+    }};
+    ($app:expr, $reference:tt $table:ident => $result:expr) => {
+        match $app.tab {
+            Tab::Sessions => with_table!(@ $app.sessions, $reference $table => $result),
+            Tab::Parked => with_table!(@ $app.parked, $reference $table => $result),
+            Tab::Waiting => with_table!(@ $app.waiting, $reference $table => $result),
+            Tab::Issues => with_table!(@ $app.issues, $reference $table => $result),
+            Tab::Approvals => with_table!(@ $app.approvals, $reference $table => $result),
+        }
+    };
+}
+pub(crate) use with_table;
+
 mod diff;
 mod issue;
 mod keys;
@@ -185,11 +203,7 @@ impl App {
             return;
         }
         let sessions = std::mem::take(&mut self.feed_sessions);
-        let paused = self.paused_issues().to_vec();
-        let context = RowContext {
-            now: self.now,
-            paused: &paused,
-        };
+        let context = self.row_context();
         self.sessions.upsert(sessions, &self.filter, &context);
     }
 
@@ -203,13 +217,16 @@ impl App {
         self.status.as_ref().map_or(&[], |status| &status.paused_issues)
     }
 
+    pub(crate) fn row_context(&self) -> RowContext {
+        RowContext {
+            now: self.now,
+            paused: self.paused_issues().to_vec(),
+        }
+    }
+
     /// Filters and sorts all tables again.
     fn arrange_tables(&mut self) {
-        let paused = self.paused_issues().to_vec();
-        let context = RowContext {
-            now: self.now,
-            paused: &paused,
-        };
+        let context = self.row_context();
         self.sessions.arrange(&self.filter, &context);
         self.parked.arrange(&self.filter, &context);
         self.waiting.arrange(&self.filter, &context);
@@ -252,13 +269,7 @@ impl App {
     }
 
     fn selected_issue(&self) -> Option<&IssueId> {
-        match self.tab {
-            Tab::Sessions => self.sessions.current().map(|row| &row.issue_id),
-            Tab::Parked => self.parked.current().map(|row| &row.issue_id),
-            Tab::Waiting => self.waiting.current().map(|row| &row.issue_id),
-            Tab::Issues => self.issues.current().map(|row| &row.issue_id),
-            Tab::Approvals => self.approvals.current().map(|row| &row.issue_id),
-        }
+        with_table!(self, (&) table => table.current().map(|row| &row.issue_id))
     }
 
     /// Returns the approval that a key applies to: the selected one, or the only one of the current

@@ -43,7 +43,7 @@ impl App {
                 self.feed_sessions.clear();
                 let context = RowContext {
                     now: self.now,
-                    paused: &status.paused_issues,
+                    paused: status.paused_issues.clone(),
                 };
                 self.sessions
                     .set(std::mem::take(&mut status.sessions), &self.filter, &context);

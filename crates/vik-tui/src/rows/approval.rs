@@ -16,13 +16,13 @@ impl Row for ApprovalView {
         column("WHAT", Width::Fill(10, 3), 0),
     ];
     // The longest wait comes first.
-    const SORT: Option<(usize, bool)> = Some((2, true));
+    const SORT: (usize, bool) = (2, true);
 
     fn key(&self) -> String {
         self.request.id.clone()
     }
 
-    fn cells(&self, context: &RowContext<'_>) -> Vec<Cell> {
+    fn cells(&self, context: &RowContext) -> Vec<Cell> {
         let left = duration(seconds_between(context.now, self.request.until));
         vec![
             issue_cell(&self.issue_id, context).into(),

@@ -53,13 +53,13 @@ impl Row for Explanation {
         column("TOKENS", Width::Fixed(7), 100).right(),
         column("COST", Width::Fit(5, 16), 56).right(),
     ];
-    const SORT: Option<(usize, bool)> = Some((0, false));
+    const SORT: (usize, bool) = (0, false);
 
     fn key(&self) -> String {
         self.issue_id.as_str().to_owned()
     }
 
-    fn cells(&self, _: &RowContext<'_>) -> Vec<Cell> {
+    fn cells(&self, _: &RowContext) -> Vec<Cell> {
         let (status, tone) = issue_status(self);
         let spent = &self.life.spent;
         vec![

@@ -16,13 +16,13 @@ impl Row for ParkedView {
         column("FREED BY", Width::Fill(12, 2), 120),
     ];
     // The most recent comes first.
-    const SORT: Option<(usize, bool)> = Some((2, false));
+    const SORT: (usize, bool) = (2, false);
 
     fn key(&self) -> String {
         format!("{}\u{1}{}", self.issue_id, self.stage)
     }
 
-    fn cells(&self, context: &RowContext<'_>) -> Vec<Cell> {
+    fn cells(&self, context: &RowContext) -> Vec<Cell> {
         vec![
             issue_cell(&self.issue_id, context).into(),
             CellText::new(self.stage.as_str(), Tone::Name).into(),

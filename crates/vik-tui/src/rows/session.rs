@@ -24,7 +24,7 @@ fn session_cost(session: &SessionView) -> CellText {
     }
 }
 
-fn idle(session: &SessionView, context: &RowContext<'_>) -> Cell {
+fn idle(session: &SessionView, context: &RowContext) -> Cell {
     let Some(at) = session.last_event_at else {
         return CellText::new("-", Tone::Faint).ranked(f64::INFINITY);
     };
@@ -53,13 +53,13 @@ impl Row for SessionView {
         column("COST", Width::Fit(5, 16), 52).right(),
     ];
     // The longest run time comes first.
-    const SORT: Option<(usize, bool)> = Some((7, true));
+    const SORT: (usize, bool) = (7, true);
 
     fn key(&self) -> String {
         self.session_id.clone()
     }
 
-    fn cells(&self, context: &RowContext<'_>) -> Vec<Cell> {
+    fn cells(&self, context: &RowContext) -> Vec<Cell> {
         let of = |is_highlighted, highlight| if is_highlighted { highlight } else { Tone::Faint };
         let is_running = self.phase == "running";
         let total = self.usage.total().max(self.charged.tokens);

@@ -7,7 +7,7 @@ use crate::table::{Cell, CellText, Column, Row, RowContext, Tone, Width, column}
 use crate::text::{duration, humanize, seconds_between};
 
 /// Returns when a waiting issue starts: `in 42s`, `now`, or nothing if unknown.
-pub(crate) fn starts_in(row: &WaitingView, context: &RowContext<'_>) -> String {
+pub(crate) fn starts_in(row: &WaitingView, context: &RowContext) -> String {
     match row.until {
         None => "-".to_owned(),
         Some(until) if until <= context.now => "now".to_owned(),
@@ -24,13 +24,13 @@ impl Row for WaitingView {
         column("REASON", Width::Fit(6, 18), 0),
         column("DETAIL", Width::Fill(10, 1), 60),
     ];
-    const SORT: Option<(usize, bool)> = Some((2, false));
+    const SORT: (usize, bool) = (2, false);
 
     fn key(&self) -> String {
         format!("{}\u{1}{}", self.issue_id, self.stage)
     }
 
-    fn cells(&self, context: &RowContext<'_>) -> Vec<Cell> {
+    fn cells(&self, context: &RowContext) -> Vec<Cell> {
         // Unknown times come last.
         let start = self.until.map_or(f64::INFINITY, |until| -context.elapsed(until));
         vec![

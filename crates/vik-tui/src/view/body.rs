@@ -4,7 +4,7 @@ use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 use vik_text::{cost, tokens};
 
-use super::paint::{Paint, side_by_side};
+use super::paint::{Paint, part, side_by_side};
 use crate::app;
 use crate::app::{App, DiffScreen, IssueScreen, LineKind, ScreenLayout, Scroll, Transcript, change_name};
 use crate::rows::activity;
@@ -87,25 +87,17 @@ pub(super) fn transcript(app: &App, screen: &Transcript, rows: &ScreenLayout, pa
             .last_event_at
             .map(|at| format!("last event {} ago", short_duration(seconds_between(at, app.now))));
         let total = tokens(live.usage.total().max(live.charged.tokens));
+        let time = duration(seconds_between(live.since, app.now));
         let mut parts = vec![
-            (0, vec![CellText::new(activity(live), Tone::Good)]),
-            (
-                2,
-                vec![CellText::new(
-                    format!("for {}", duration(seconds_between(live.since, app.now))),
-                    Tone::Faint,
-                )],
-            ),
-            (
-                2,
-                vec![CellText::new(last_event.unwrap_or_default(), Tone::Faint)],
-            ),
+            part(0, activity(live), Tone::Good),
+            part(2, format!("for {time}"), Tone::Faint),
+            part(2, last_event.unwrap_or_default(), Tone::Faint),
         ];
         // In a narrow terminal the first one remains.
         let facts = (1..).zip(live.live_facts(app.now));
-        parts.extend(facts.map(|(rank, fact)| (rank, vec![CellText::new(fact, Tone::Faint)])));
-        parts.push((3, vec![CellText::new(format!("{total} tokens"), Tone::Faint)]));
-        parts.push((3, vec![CellText::new(cost(live.cost_usd), Tone::Faint)]));
+        parts.extend(facts.map(|(rank, fact)| part(rank, fact, Tone::Faint)));
+        parts.push(part(3, format!("{total} tokens"), Tone::Faint));
+        parts.push(part(3, cost(live.cost_usd), Tone::Faint));
         body.height -= 1;
         let width = body.width.saturating_sub(2);
         let line = side_by_side(usize::from(width), parts);

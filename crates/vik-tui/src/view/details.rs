@@ -8,8 +8,8 @@ use vik_text::short;
 use super::paint::Paint;
 use crate::app::{App, Tab, life, spent};
 use crate::rows::{activity, budget_share, issue_status, share_tone, stage_state, starts_in};
-use crate::table::{CellText, RowContext, Tone};
-use crate::text::{duration, fit_end, humanize, seconds_between, short_duration, wrap};
+use crate::table::{CellText, Tone};
+use crate::text::{duration, fit_end, humanize, reason_text, seconds_between, short_duration, wrap};
 
 /// The minimum number of columns for two halves.
 const TWO_HALVES_MIN_COLUMNS: u16 = 120;
@@ -103,10 +103,6 @@ fn write(lines: &[Vec<CellText>], area: Rect, paint: &mut Paint<'_>) {
 }
 
 fn row_details(app: &App, known: Option<&Explained>, out: &mut Lines) {
-    let context = RowContext {
-        now: app.now,
-        paused: app.paused_issues(),
-    };
     match app.tab {
         Tab::Sessions => {
             if let Some(row) = app.sessions.current() {
@@ -115,12 +111,8 @@ fn row_details(app: &App, known: Option<&Explained>, out: &mut Lines) {
         }
         Tab::Parked => {
             if let Some(row) = app.parked.current() {
-                out.put(
-                    "reason",
-                    &format!("{}: {}", humanize(&row.reason), row.detail),
-                    Tone::Plain,
-                    4,
-                );
+                let reason = format!("{}: {}", humanize(&row.reason), row.detail);
+                out.put("reason", &reason, Tone::Plain, 4);
                 out.put("freed by", &row.freed_by, Tone::Good, 3);
                 let ago = duration(seconds_between(row.since, app.now));
                 out.put(
@@ -135,12 +127,9 @@ fn row_details(app: &App, known: Option<&Explained>, out: &mut Lines) {
         }
         Tab::Waiting => {
             if let Some(row) = app.waiting.current() {
-                let reason = match row.detail.as_str() {
-                    "" => humanize(&row.reason),
-                    detail => format!("{}: {detail}", humanize(&row.reason)),
-                };
+                let reason = reason_text(&row.reason, &row.detail);
                 out.put("waits", &format!("for {reason}"), Tone::Plain, 4);
-                let when = match starts_in(row, &context).as_str() {
+                let when = match starts_in(row, &app.row_context()).as_str() {
                     "-" => "time unknown".to_owned(),
                     "now" => "now".to_owned(),
                     span => format!("in {span}"),
@@ -211,11 +200,7 @@ fn approval(app: &App, row: &ApprovalView, out: &mut Lines) {
 }
 
 fn held(label: &str, hold: &HoldView, out: &mut Lines) {
-    let text = match hold.detail.as_str() {
-        "" => humanize(&hold.reason),
-        detail => format!("{}: {detail}", humanize(&hold.reason)),
-    };
-    out.put(label, &text, Tone::Warn, 2);
+    out.put(label, &reason_text(&hold.reason, &hold.detail), Tone::Warn, 2);
     if let Some(freed_by) = &hold.freed_by {
         out.put("", &format!("freed by: {freed_by}"), Tone::Plain, 2);
     }

@@ -4,7 +4,7 @@ use vik_api::{DaemonState, DayView, Status};
 use vik_core::plural::count;
 use vik_text::{cost, cost_text, short};
 
-use super::paint::{Paint, side_by_side};
+use super::paint::{Paint, part, side_by_side};
 use crate::app::{App, ScreenLayout, notices};
 use crate::rows::share_tone;
 use crate::table::{CellText, Tone};
@@ -52,31 +52,20 @@ fn daemon(app: &App, status: &Status, room: usize) -> Vec<CellText> {
             (name.to_owned(), tone)
         }
     };
-    let mut parts = vec![
-        (0, vec![CellText::new("vik", Tone::Strong)]),
-        (0, vec![CellText::new(name, tone)]),
-    ];
+    let mut parts = vec![part(0, "vik", Tone::Strong), part(0, name, tone)];
     if let Some(started) = status.daemon.started_at {
-        parts.push((
-            1,
-            vec![CellText::plain(format!(
-                "up {}",
-                duration(seconds_between(started, app.now))
-            ))],
-        ));
+        let time = duration(seconds_between(started, app.now));
+        parts.push(part(1, format!("up {time}"), Tone::Plain));
     }
     let mut ends = Vec::new();
     if let Some(version) = &status.daemon.version {
-        ends.push((4, vec![CellText::new(format!("version {version}"), Tone::Faint)]));
+        ends.push(part(4, format!("version {version}"), Tone::Faint));
     }
     if let Some(pid) = status.daemon.pid {
-        ends.push((3, vec![CellText::new(format!("pid {pid}"), Tone::Faint)]));
+        ends.push(part(3, format!("pid {pid}"), Tone::Faint));
     }
     if let Some(api) = &status.api {
-        ends.push((
-            5,
-            vec![CellText::new(format!("http://{}", api.address), Tone::Faint)],
-        ));
+        ends.push(part(5, format!("http://{}", api.address), Tone::Faint));
     }
     // The path takes the remaining space; its end is the most informative.
     let path = status.daemon.workflow_path.display().to_string();
@@ -94,7 +83,7 @@ fn daemon(app: &App, status: &Status, room: usize) -> Vec<CellText> {
     }
     let left = room.saturating_sub(size(&parts) + size(&ends));
     if left >= 8 {
-        parts.push((2, vec![CellText::plain(fit_end(&path, left))]));
+        parts.push(part(2, fit_end(&path, left), Tone::Plain));
     }
     parts.extend(ends);
     side_by_side(room, parts)
@@ -118,16 +107,15 @@ fn work(app: &App, status: &Status, room: usize) -> Vec<CellText> {
         parts.push((0, number(app.approvals.total(), "for you", Tone::Warn)));
     }
     if !status.questions.is_empty() {
-        let text = count(status.questions.len(), "question");
-        parts.push((1, vec![CellText::new(text, Tone::Warn)]));
+        parts.push(part(1, count(status.questions.len(), "question"), Tone::Warn));
     }
     if !status.taken_over.is_empty() {
         let text = format!("{} taken over", count(status.taken_over.len(), "issue"));
-        parts.push((3, vec![CellText::new(text, Tone::Warn)]));
+        parts.push(part(3, text, Tone::Warn));
     }
     if !status.paused_issues.is_empty() {
         let text = format!("{} paused", count(status.paused_issues.len(), "issue"));
-        parts.push((3, vec![CellText::new(text, Tone::Warn)]));
+        parts.push(part(3, text, Tone::Warn));
     }
     parts.push((2, pull(app, status, room)));
     if let Some(day) = &status.day {
@@ -148,7 +136,7 @@ fn work(app: &App, status: &Status, room: usize) -> Vec<CellText> {
             });
         // A reached limit is always shown, even if there is little space.
         let rank = if tone == Tone::Bad { 1 } else { 4 };
-        parts.push((rank, vec![CellText::new(tokens, tone)]));
+        parts.push(part(rank, tokens, tone));
     }
     side_by_side(room, parts)
 }

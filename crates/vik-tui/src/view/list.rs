@@ -5,20 +5,14 @@ use ratatui::style::Modifier;
 
 use super::details;
 use super::paint::Paint;
-use crate::app::{App, ScreenLayout, Tab};
-use crate::table::{Row, RowContext, Table, Tone, Width};
+use crate::app::{App, ScreenLayout, Tab, with_table};
+use crate::table::{Row, Table, Tone, Width};
 use crate::text;
 
 pub(super) fn draw(app: &App, rows: &ScreenLayout, paint: &mut Paint<'_>) {
     tabs(app, rows.bar, paint);
     let head = rows.bar + 1;
-    match app.tab {
-        Tab::Sessions => table(app, &app.sessions, head, rows.body, paint),
-        Tab::Parked => table(app, &app.parked, head, rows.body, paint),
-        Tab::Waiting => table(app, &app.waiting, head, rows.body, paint),
-        Tab::Issues => table(app, &app.issues, head, rows.body, paint),
-        Tab::Approvals => table(app, &app.approvals, head, rows.body, paint),
-    }
+    with_table!(app, (&) list => table(app, list, head, rows.body, paint));
     if let Some(area) = rows.details {
         details::draw(app, area, paint);
     }
@@ -143,10 +137,7 @@ fn table<T: Row>(app: &App, table: &Table<T>, head: u16, body: Rect, paint: &mut
         }
         return;
     }
-    let context = RowContext {
-        now: app.now,
-        paused: app.paused_issues(),
-    };
+    let context = app.row_context();
     let from = first(table.selected(), table.shown(), usize::from(body.height));
     for (place, y) in (from..table.shown()).zip(body.top()..body.bottom()) {
         let Some(row) = table.row_at(place) else {
@@ -185,8 +176,8 @@ fn titles<T: Row>(table: &Table<T>, columns: &[(usize, usize)], y: u16, width: u
     for &(at, size) in columns {
         let column = &T::COLUMNS[at];
         let mark = match table.sort {
-            Some((sorted, false)) if sorted == at => "+",
-            Some((sorted, true)) if sorted == at => "-",
+            (sorted, false) if sorted == at => "+",
+            (sorted, true) if sorted == at => "-",
             _ => "",
         };
         let size = u16::try_from(size)

@@ -3,6 +3,7 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
+use ratatui::widgets::{Clear, Widget as _};
 use unicode_width::UnicodeWidthChar as _;
 
 use super::theme::Theme;
@@ -84,14 +85,7 @@ impl<'a> Paint<'a> {
     }
 
     pub(super) fn clear(&mut self, area: Rect) {
-        let area = area.intersection(self.buffer.area);
-        for y in area.top()..area.bottom() {
-            for x in area.left()..area.right() {
-                if let Some(cell) = self.buffer.cell_mut((x, y)) {
-                    cell.reset();
-                }
-            }
-        }
+        Clear.render(area.intersection(self.buffer.area), self.buffer);
     }
 
     /// Draws a horizontal line with a name in it.
@@ -141,6 +135,11 @@ impl<'a> Paint<'a> {
             height: area.height.saturating_sub(2),
         }
     }
+}
+
+/// Returns a part for [`side_by_side`] with one text.
+pub(super) fn part(rank: u8, text: impl Into<String>, tone: Tone) -> (u8, Vec<CellText>) {
+    (rank, vec![CellText::new(text, tone)])
 }
 
 /// Joins pieces with two columns between them. Those with the greatest number are left out first.
