@@ -110,17 +110,13 @@ impl ListenOptions {
 /// Ok(exit_of(&summary, true).code())
 /// # }
 /// ```
-pub fn serve(serve: ServeOptions, ready: Option<Ready>) -> Result<RunSummary, Failure> {
+pub fn serve(serve: ServeOptions, mut ready: Option<Ready>) -> Result<RunSummary, Failure> {
     vik_proc::lean_heap();
-    match Daemon::start(&serve) {
-        Ok(daemon) => daemon.run(serve, ready),
-        Err(failure) => {
-            if let Some(ready) = ready {
-                ready.failed(&failure);
-            }
-            Err(failure)
-        }
+    let result = Daemon::start(&serve).and_then(|daemon| daemon.run(serve, &mut ready));
+    if let (Err(failure), Some(ready)) = (&result, ready) {
+        ready.failed(failure);
     }
+    result
 }
 
 /// What a daemon holds while it lives.
@@ -137,30 +133,18 @@ struct Daemon {
 }
 
 impl Daemon {
-    fn run(mut self, serve: ServeOptions, mut ready: Option<Ready>) -> Result<RunSummary, Failure> {
+    fn run(mut self, serve: ServeOptions, ready: &mut Option<Ready>) -> Result<RunSummary, Failure> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .max_blocking_threads(8)
             .enable_all()
             .build()
-            .map_err(|error| Failure::failed(ErrorCode::Runtime, "cannot start", &error));
-        let runtime = match runtime {
-            Ok(runtime) => runtime,
-            Err(failure) => {
-                if let Some(ready) = ready {
-                    ready.failed(&failure);
-                }
-                return Err(failure);
-            }
-        };
-        let result = runtime.block_on(self.run_async(serve, &mut ready));
+            .map_err(|error| Failure::failed(ErrorCode::Runtime, "cannot start", &error))?;
+        let result = runtime.block_on(self.run_async(serve, ready));
         // A read from a disk that does not answer must not delay the end.
         runtime.shutdown_timeout(LAST_READS);
         // No process of the daemon may outlive its lock.
         self.host.supervisor.close();
-        if let (Err(failure), Some(ready)) = (&result, ready) {
-            ready.failed(failure);
-        }
         if let Err(error) = service_state::enter(&self.host.layout.state_file(), "stopped", None) {
             tracing::error!(%error, "cannot write state.json");
         }
