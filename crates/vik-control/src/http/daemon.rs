@@ -20,6 +20,7 @@ use super::feed::Feed;
 use super::keys::Keys;
 use super::logs::Logs;
 use super::metrics::Metrics;
+use super::{Setup, Tcp};
 use crate::diff;
 
 /// How long the daemon's loop may take to answer.
@@ -48,24 +49,16 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    pub fn new(
-        layout: Layout,
-        supervisor: Supervisor,
-        asks: mpsc::Sender<ControlRequest>,
-        feed: Feed,
-        metrics: Metrics,
-        keys: Arc<Keys>,
-        api: Option<ApiView>,
-    ) -> Self {
+    pub fn new(setup: &Setup) -> Self {
         Self {
-            keys,
-            api,
-            layout,
-            supervisor,
+            layout: setup.layout.clone(),
+            supervisor: setup.supervisor.clone(),
             logs: Logs::default(),
-            feed,
-            metrics,
-            asks,
+            feed: setup.feed.clone(),
+            keys: Arc::clone(&setup.keys),
+            metrics: setup.metrics.clone(),
+            api: setup.tcp.as_ref().map(Tcp::view),
+            asks: setup.asks.clone(),
             latest: Mutex::new(None),
         }
     }

@@ -27,6 +27,7 @@ mod sessions;
 mod sign_ins;
 mod signing;
 mod tcp;
+mod thread;
 mod transport;
 mod verbs;
 
@@ -54,6 +55,7 @@ pub use logs::{Logs, Page};
 pub use metrics::Metrics;
 pub use openapi::openapi;
 pub use tcp::{Identify, LogLimit};
+pub use thread::ServerThread;
 
 use self::daemon::Daemon;
 use self::guard::Admission;
@@ -119,8 +121,7 @@ pub struct Setup {
 
 #[derive(Debug)]
 pub struct HttpServer {
-    thread: Option<std::thread::JoinHandle<()>>,
-    stop: CancellationToken,
+    _thread: ServerThread,
     sockets: mpsc::UnboundedSender<(UnixStream, i32)>,
 }
 
@@ -130,23 +131,10 @@ impl HttpServer {
     /// # Errors
     /// When the thread or the runtime cannot be created.
     pub fn start(setup: Setup) -> io::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .max_blocking_threads(4)
-            .enable_all()
-            .build()?;
-        let stop = CancellationToken::new();
         let (sockets, receiver) = mpsc::unbounded_channel();
-        let stopped = stop.clone();
-        let thread = std::thread::Builder::new()
-            .name("http".to_owned())
-            .spawn(move || {
-                runtime.block_on(serve(setup, receiver, stopped));
-                // A scan of a workspace or a slow disk must not delay the shutdown.
-                runtime.shutdown_background();
-            })?;
+        let serve = |stop| serve(setup, receiver, stop);
         Ok(Self {
-            thread: Some(thread),
-            stop,
+            _thread: ServerThread::start("http", "the HTTP API", 4, serve)?,
             sockets,
         })
     }
@@ -158,39 +146,17 @@ impl HttpServer {
     }
 }
 
-impl Drop for HttpServer {
-    fn drop(&mut self) {
-        self.stop.cancel();
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the thread of the HTTP API panicked");
-        }
-    }
-}
-
 async fn serve(setup: Setup, sockets: mpsc::UnboundedReceiver<(UnixStream, i32)>, stop: CancellationToken) {
+    let daemon = Arc::new(Daemon::new(&setup));
     let Setup {
-        layout,
-        supervisor,
-        asks,
         feed,
-        metrics,
         keys,
         names,
         identify,
         tcp,
         max_clients,
+        ..
     } = setup;
-    let daemon = Arc::new(Daemon::new(
-        layout,
-        supervisor,
-        asks,
-        feed.clone(),
-        metrics,
-        Arc::clone(&keys),
-        tcp.as_ref().map(Tcp::view),
-    ));
     let app = routes::router(Arc::clone(&daemon));
     // A slow status response of the daemon's loop must not delay the readers.
     let published = async {

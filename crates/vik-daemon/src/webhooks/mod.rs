@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
-use vik_control::http::{Metrics, Tcp};
+use vik_control::http::{Metrics, ServerThread, Tcp};
 use vik_core::workflow::Workflow;
 use vik_orchestrator::ControlRequest;
 
@@ -39,8 +39,7 @@ pub struct Setup {
 
 #[derive(Debug)]
 pub struct Webhooks {
-    thread: Option<std::thread::JoinHandle<()>>,
-    stop: CancellationToken,
+    _thread: ServerThread,
 }
 
 impl Webhooks {
@@ -49,33 +48,8 @@ impl Webhooks {
     /// # Errors
     /// When the thread or the runtime cannot be created.
     pub fn start(setup: Setup) -> io::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .max_blocking_threads(1)
-            .enable_all()
-            .build()?;
-        let stop = CancellationToken::new();
-        let stopped = stop.clone();
-        let thread = std::thread::Builder::new()
-            .name("webhooks".to_owned())
-            .spawn(move || {
-                runtime.block_on(serve(setup, stopped));
-                runtime.shutdown_background();
-            })?;
-        Ok(Self {
-            thread: Some(thread),
-            stop,
-        })
-    }
-}
-
-impl Drop for Webhooks {
-    fn drop(&mut self) {
-        self.stop.cancel();
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the thread of the webhooks panicked");
-        }
+        let thread = ServerThread::start("webhooks", "the webhooks", 1, |stop| serve(setup, stop))?;
+        Ok(Self { _thread: thread })
     }
 }
 
