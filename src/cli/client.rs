@@ -45,6 +45,17 @@ pub fn no_daemon(path: &Path) -> Failure {
     .hint("start one with `vik run -d`, or select another workflow with --workflow FILE")
 }
 
+/// Like [`find`], but a missing daemon is no failure.
+///
+/// # Errors
+/// If the daemon is starting, or its folder cannot be determined.
+pub fn find_running(workflow: &Path) -> Result<Option<(Instance, InstanceInfo)>, Failure> {
+    match find(workflow) {
+        Err(failure) if failure.code() == ErrorCode::NoDaemon.as_str() => Ok(None),
+        found => found.map(Some),
+    }
+}
+
 /// Sends a request and converts an error of the daemon. Returns `None` if the daemon has exited.
 ///
 /// # Errors

@@ -38,10 +38,9 @@ pub fn run(workflow: &Path, args: &HandbackArgs) -> CliResult {
         check_optional_text(args.message.clone()).map_err(|refusal| api_view::message_refused(&refusal))?;
     let issue = IssueId::from(args.issue.id());
     let id = one_line(args.issue.id(), 60);
-    let outcome = match client::find(workflow) {
-        Err(error) if error.code() == ErrorCode::NoDaemon.as_str() => offline(workflow, &issue, message)?,
-        Err(error) => return Err(error),
-        Ok(_) => client::act(workflow, Action::HandBack { issue, message })?,
+    let outcome = match client::find_running(workflow)? {
+        None => offline(workflow, &issue, message)?,
+        Some(_) => client::act(workflow, Action::HandBack { issue, message })?,
     };
     match outcome {
         ActionOutcome::Nothing(why) => {

@@ -70,8 +70,8 @@ pub fn run(workflow: &Path, args: &MessageArgs) -> CliResult {
 fn send(workflow: &Path, message: NewMessage, json: bool) -> CliResult {
     check_text(&message.text).map_err(|refusal| api_view::message_refused(&refusal))?;
     let issue = message.issue.clone();
-    let sent = match client::find(workflow) {
-        Ok((instance, info)) => {
+    let sent = match client::find_running(workflow)? {
+        Some((instance, info)) => {
             let send = async |client: &vik_client::Client| client.send_message(&message).await;
             let sent = client::request(&instance, &info, send)?;
             // It may have stored the message before it ended.
@@ -81,16 +81,13 @@ fn send(workflow: &Path, message: NewMessage, json: bool) -> CliResult {
             );
             sent.ok_or_else(|| client::no_daemon(&info.workflow_path).hint(hint))?
         }
-        Err(error) if error.code() == ErrorCode::NoDaemon.as_str() => {
-            match offline(workflow, Command::SendMessage(message))? {
-                CommandResult::Sent(message) => SentMessage {
-                    message: MessageView::from(*message),
-                    delivery: without_daemon(),
-                },
-                other => return Err(client::offline_refusal(other, Some(&issue))),
-            }
-        }
-        Err(error) => return Err(error),
+        None => match offline(workflow, Command::SendMessage(message))? {
+            CommandResult::Sent(message) => SentMessage {
+                message: MessageView::from(*message),
+                delivery: without_daemon(),
+            },
+            other => return Err(client::offline_refusal(other, Some(&issue))),
+        },
     };
     print_result(json, &sent, || sent_text(&issue, &sent))
 }
@@ -131,14 +128,13 @@ fn delivery_text(delivery: &Delivery) -> String {
 }
 
 fn list(workflow: &Path, issue: &IssueId, json: bool) -> CliResult {
-    let page = match client::find(workflow) {
-        Ok((instance, info)) => {
+    let page = match client::find_running(workflow)? {
+        Some((instance, info)) => {
             let list = async |client: &vik_client::Client| client.messages(issue).await;
             let page = client::request(&instance, &info, list)?;
             page.ok_or_else(|| client::no_daemon(&info.workflow_path))?
         }
-        Err(error) if error.code() == ErrorCode::NoDaemon.as_str() => stored(workflow, issue)?,
-        Err(error) => return Err(error),
+        None => stored(workflow, issue)?,
     };
     print_result(json, &page, || list_text(&page))
 }
@@ -194,15 +190,15 @@ fn stored(workflow: &Path, issue: &IssueId) -> Result<MessagesPage, Failure> {
 fn withdraw(workflow: &Path, issue: &IssueId, id: &str, json: bool) -> CliResult {
     let message = uuid::Uuid::try_parse(id).map(MessageId);
     let message = message.map_err(|_| api_view::message_refused(&MessageRefusal::NotWaiting))?;
-    match client::find(workflow) {
-        Ok((instance, info)) => {
+    match client::find_running(workflow)? {
+        Some((instance, info)) => {
             let withdraw = async |client: &vik_client::Client| {
                 client.withdraw_message(issue, &message.to_string()).await
             };
             let done = client::request(&instance, &info, withdraw)?;
             done.ok_or_else(|| client::no_daemon(&info.workflow_path))?;
         }
-        Err(error) if error.code() == ErrorCode::NoDaemon.as_str() => {
+        None => {
             let withdrawal = Withdrawal {
                 issue: issue.clone(),
                 message,
@@ -213,7 +209,6 @@ fn withdraw(workflow: &Path, issue: &IssueId, id: &str, json: bool) -> CliResult
                 other => return Err(client::offline_refusal(other, Some(issue))),
             }
         }
-        Err(error) => return Err(error),
     }
     let withdrawn = serde_json::json!({ "schema": SCHEMA, "withdrawn": message.to_string() });
     print_result(json, &withdrawn, || {

@@ -90,17 +90,22 @@ pub fn selected(
 
 /// Returns a run without attempts.
 fn bare_run(run: &StoredRun, status: Option<&Status>) -> RunView {
-    let mut view = RunView {
-        run_id: run.id.to_string(),
-        issue_id: run.issue.clone(),
-        issue_title: run.title.clone(),
-        stage: run.stage.clone(),
+    let mut view = empty_run(run.id, &run.issue, &run.stage);
+    view.issue_title.clone_from(&run.title);
+    view.state = state(&view, Some(&run.phase), status);
+    view
+}
+
+fn empty_run(id: RunId, issue: &IssueId, stage: &StageName) -> RunView {
+    RunView {
+        run_id: id.to_string(),
+        issue_id: issue.clone(),
+        issue_title: String::new(),
+        stage: stage.clone(),
         state: RunState::Ended,
         outcome: None,
         attempts: Vec::new(),
-    };
-    view.state = state(&view, Some(&run.phase), status);
-    view
+    }
 }
 
 /// Returns the runs of one issue, oldest first.
@@ -231,15 +236,7 @@ pub fn join(
     let mut add =
         |id: RunId, issue: &IssueId, stage: &StageName, title: Option<&str>, attempt: AttemptView| {
             let index = *run_indexes.entry(id).or_insert_with(|| {
-                runs.push(RunView {
-                    run_id: id.to_string(),
-                    issue_id: issue.clone(),
-                    issue_title: String::new(),
-                    stage: stage.clone(),
-                    state: RunState::Ended,
-                    outcome: None,
-                    attempts: Vec::new(),
-                });
+                runs.push(empty_run(id, issue, stage));
                 runs.len() - 1
             });
             if let Some(title) = title {

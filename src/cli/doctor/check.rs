@@ -72,11 +72,16 @@ pub struct Check {
 }
 
 impl Check {
-    fn new(group: Group, check: impl Into<String>, status: Status, message: impl Into<String>) -> Self {
+    fn new(
+        (group, status): (Group, Status),
+        check: impl Into<String>,
+        code: Option<Cow<'static, str>>,
+        message: impl Into<String>,
+    ) -> Self {
         Self {
             check: check.into(),
             status,
-            code: None,
+            code,
             message: message.into(),
             hint: None,
             group,
@@ -84,7 +89,7 @@ impl Check {
     }
 
     pub(super) fn ok(group: Group, check: impl Into<String>, message: impl Into<String>) -> Self {
-        Self::new(group, check, Status::Ok, message)
+        Self::new((group, Status::Ok), check, None, message)
     }
 
     pub(super) fn warning(
@@ -93,10 +98,7 @@ impl Check {
         code: impl Into<Cow<'static, str>>,
         message: impl Into<String>,
     ) -> Self {
-        Self {
-            code: Some(code.into()),
-            ..Self::new(group, check, Status::Warning, message)
-        }
+        Self::new((group, Status::Warning), check, Some(code.into()), message)
     }
 
     pub(super) fn error(
@@ -105,10 +107,7 @@ impl Check {
         code: impl Into<Cow<'static, str>>,
         message: impl Into<String>,
     ) -> Self {
-        Self {
-            code: Some(code.into()),
-            ..Self::new(group, check, Status::Error, message)
-        }
+        Self::new((group, Status::Error), check, Some(code.into()), message)
     }
 
     /// Returns a failure of another part of Vik as an error.

@@ -12,7 +12,7 @@ use nix::unistd::{AccessFlags, access};
 use tokio_util::sync::CancellationToken;
 use vik_base::report::{describe_exit, one_line, tail_lines};
 use vik_core::workflow::Workflow;
-use vik_proc::{Limits, Mark, Output, ShimSpec};
+use vik_proc::{CommandRun, Limits, Mark, Output, ProcError, ShimSpec};
 use vik_session::host::{ATTEMPT_MARK, AgentShims, Environment, Host, os_env, own_environment};
 use vik_session::secrets::masked::read_tail;
 use vik_session::secrets::protect_secrets;
@@ -102,18 +102,7 @@ pub(super) async fn version(
     env: BTreeMap<String, String>,
     cancel: &CancellationToken,
 ) -> Result<String, NoVersion> {
-    let id = uuid::Uuid::now_v7();
-    let stderr = scratch.path().join(format!("{id}.stderr"));
-    let mut spec = ShimSpec::command(program, scratch.path());
-    spec.args = args;
-    spec.env = os_env(env);
-    spec.mark = Some(Mark::new(ATTEMPT_MARK, format!("doctor-{id}")));
-    spec.stderr = Output::Append(stderr.clone());
-    let limits = Limits {
-        timeout: VERSION_TIMEOUT,
-        max_bytes: MAX_VERSION_BYTES,
-    };
-    let run = host.supervisor.output(&spec, limits, cancel.cancelled()).await;
+    let (run, stderr) = run(host, scratch, program, args, env, cancel).await;
     let run = run
         .map_err(|error| NoVersion::Failed(format!("could not run: {}", vik_base::report::chain(&error))))?;
     if run.cancelled {
@@ -123,7 +112,7 @@ pub(super) async fn version(
         return Err(NoVersion::TimedOut);
     }
     if run.exit.code != Some(0) {
-        let message = one_line(&tail_lines(&read_tail(&stderr, 4096), 3), 200);
+        let message = one_line(&stderr, 200);
         let message = if message.is_empty() {
             message
         } else {
@@ -141,6 +130,30 @@ pub(super) async fn version(
     }
 }
 
+/// Runs a short command under the shim. Returns its result, and the end of its stderr.
+async fn run(
+    host: &Host,
+    scratch: &Scratch,
+    program: &Path,
+    args: Vec<OsString>,
+    env: BTreeMap<String, String>,
+    cancel: &CancellationToken,
+) -> (Result<CommandRun, ProcError>, String) {
+    let id = uuid::Uuid::now_v7();
+    let stderr = scratch.path().join(format!("{id}.stderr"));
+    let mut spec = ShimSpec::command(program, scratch.path());
+    spec.args = args;
+    spec.env = os_env(env);
+    spec.mark = Some(Mark::new(ATTEMPT_MARK, format!("doctor-{id}")));
+    spec.stderr = Output::Append(stderr.clone());
+    let limits = Limits {
+        timeout: VERSION_TIMEOUT,
+        max_bytes: MAX_VERSION_BYTES,
+    };
+    let run = host.supervisor.output(&spec, limits, cancel.cancelled()).await;
+    (run, tail_lines(&read_tail(&stderr, 4096), 3))
+}
+
 /// Returns the shell's message about a script with a syntax error. The script is not run.
 pub(super) async fn shell_syntax(
     host: &Host,
@@ -150,24 +163,12 @@ pub(super) async fn shell_syntax(
 ) -> Option<String> {
     let id = uuid::Uuid::now_v7();
     let file = scratch.path().join(format!("{id}.sh"));
-    let stderr = file.with_extension("stderr");
     // If the script cannot be written, there is no finding.
     write_private(&file, script.as_bytes()).ok()?;
-    let mut spec = ShimSpec::command("sh", scratch.path());
-    spec.args = vec!["-n".into(), file.clone().into()];
-    spec.env = os_env(host.command_env());
-    spec.mark = Some(Mark::new(ATTEMPT_MARK, format!("doctor-{id}")));
-    spec.stderr = Output::Append(stderr.clone());
-    let limits = Limits {
-        timeout: VERSION_TIMEOUT,
-        max_bytes: MAX_VERSION_BYTES,
-    };
-    let run = host
-        .supervisor
-        .output(&spec, limits, cancel.cancelled())
-        .await
-        .ok()?;
-    let message = tail_lines(&read_tail(&stderr, 4096), 3).replace(&*file.to_string_lossy(), "script");
+    let args = vec!["-n".into(), file.clone().into()];
+    let (run, stderr) = run(host, scratch, Path::new("sh"), args, host.command_env(), cancel).await;
+    let run = run.ok()?;
+    let message = stderr.replace(&*file.to_string_lossy(), "script");
     let refused = !run.cancelled && !run.timed_out && run.exit.code.is_some_and(|code| code != 0);
     refused.then(|| one_line(&message, 200))
 }

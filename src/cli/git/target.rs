@@ -48,22 +48,15 @@ impl Target {
              the next attempt creates it again",
             self.issue
         );
-        match saved {
-            Some(SavedRecord::Repository(record)) => Ok(*record),
-            Some(SavedRecord::Unusable(why)) => {
-                let heading = "Vik has no record of the git repository in this workspace";
-                Err(Failure::new(Exit::Failed, ErrorCode::GitNoRecord, heading)
-                    .cause(why)
-                    .hint(hint))
-            }
-            None => {
-                let heading = "Vik has no record of the git repository in this workspace";
-                let why = "the workspace was created by an older version of Vik or not by `after_create`, and the agent may have changed its settings";
-                Err(Failure::new(Exit::Failed, ErrorCode::GitNoRecord, heading)
-                    .cause(why)
-                    .hint(hint))
-            }
-        }
+        let why = match saved {
+            Some(SavedRecord::Repository(record)) => return Ok(*record),
+            Some(SavedRecord::Unusable(why)) => why,
+            None => "the workspace was created by an older version of Vik or not by `after_create`, and the agent may have changed its settings".into(),
+        };
+        let heading = "Vik has no record of the git repository in this workspace";
+        Err(Failure::new(Exit::Failed, ErrorCode::GitNoRecord, heading)
+            .cause(why)
+            .hint(hint))
     }
 
     pub fn record(&self, url: &str, branch: Option<&str>, remote: &str, force: bool) -> CliResult {
