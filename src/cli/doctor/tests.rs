@@ -93,6 +93,17 @@ fn examine_offline(path: &Path) -> Examination {
     examination
 }
 
+/// Returns the result of these checks.
+fn examination(checks: Vec<Check>) -> Examination {
+    Examination {
+        workflow_path: "/w".into(),
+        offline: false,
+        files: Vec::new(),
+        checks,
+        missing_states: Vec::new(),
+    }
+}
+
 /// Returns what `doctor` prints without flags.
 fn report(examination: &Examination) -> String {
     text(examination, TextOptions::default()) + &next_step(examination, false)
@@ -244,16 +255,7 @@ fn missing_login_is_an_error_unless_the_settings_name_another() {
 fn exit_code_follows_from_the_failed_checks() {
     let error = |check: &str| Check::error(Group::System, check, "x", "x");
     let warning = |check: &str| Check::warning(Group::System, check, "x", "x");
-    let exit = |checks: Vec<Check>, strict| {
-        Examination {
-            workflow_path: "/w".into(),
-            offline: false,
-            files: Vec::new(),
-            checks,
-            missing_states: Vec::new(),
-        }
-        .exit(strict)
-    };
+    let exit = |checks: Vec<Check>, strict| examination(checks).exit(strict);
     assert_eq!(
         exit(vec![warning("git"), Check::ok(Group::System, "a", "a")], false),
         Exit::Done
@@ -272,21 +274,9 @@ fn exit_code_follows_from_the_failed_checks() {
 fn pull_text(result: Result<&str, PullError>) -> String {
     let workflow = load(GOOD).workflow.unwrap();
     let result = result.map(|items| Pull::parse(items.as_bytes()).unwrap());
-    let (checks, _) = issues::check(
-        &workflow,
-        PullResult {
-            duration: Duration::from_millis(120),
-            result,
-        },
-    );
-    let examination = Examination {
-        workflow_path: "/w".into(),
-        offline: false,
-        files: Vec::new(),
-        checks,
-        missing_states: Vec::new(),
-    };
-    report(&examination)
+    let duration = Duration::from_millis(120);
+    let (checks, _) = issues::check(&workflow, PullResult { duration, result });
+    report(&examination(checks))
 }
 
 #[test]
@@ -369,27 +359,15 @@ fn template_is_rendered_with_an_issue_of_the_pull() {
 #[test]
 fn folder_check_finds_unwritable_paths_and_creates_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let deep = folder.path().join("a/b/c");
-    assert_eq!(
-        environment_checks::writable("home", "the root", &deep).status,
-        Status::Ok
-    );
+    let status = |path: &Path| environment_checks::writable("home", "the root", path).status;
+    assert_eq!(status(&folder.path().join("a/b/c")), Status::Ok);
     assert!(!folder.path().join("a").exists());
-    assert_eq!(
-        environment_checks::writable("home", "the root", folder.path()).status,
-        Status::Ok
-    );
+    assert_eq!(status(folder.path()), Status::Ok);
     assert_eq!(entries(folder.path()), Vec::<PathBuf>::new());
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
-    assert_eq!(
-        environment_checks::writable("home", "the root", &file).status,
-        Status::Error
-    );
-    assert_eq!(
-        environment_checks::writable("home", "the root", &file.join("below")).status,
-        Status::Error
-    );
+    assert_eq!(status(&file), Status::Error);
+    assert_eq!(status(&file.join("below")), Status::Error);
 }
 
 #[test]

@@ -58,6 +58,14 @@ fn agent(agent: &str, figures: Figures) -> AgentFigures {
     }
 }
 
+fn end(outcome: Outcome, failure_class: Option<FailureClass>, attempts: u64) -> EndFigures {
+    EndFigures {
+        outcome,
+        failure_class,
+        attempts,
+    }
+}
+
 fn empty() -> ReportView {
     figures::report(None, Window::new(at(0), at(7 * 24), None)).unwrap()
 }
@@ -70,11 +78,7 @@ fn one() -> ReportView {
         issues_succeeded: 1,
         stages: vec![stage("work", all)],
         agents: vec![agent("vex", all)],
-        ends: vec![EndFigures {
-            outcome: Outcome::Succeeded,
-            failure_class: None,
-            attempts: 1,
-        }],
+        ends: vec![end(Outcome::Succeeded, None, 1)],
         series: vec![part(0, [1, 1, 0], spent(12_345, 0.0))],
         ..empty()
     }
@@ -107,21 +111,9 @@ fn many() -> ReportView {
             agent("vex", sums(11, [10, 5, 5], 80, spent(1_234_567, 0.0))),
         ],
         ends: vec![
-            EndFigures {
-                outcome: Outcome::Succeeded,
-                failure_class: None,
-                attempts: 60,
-            },
-            EndFigures {
-                outcome: Outcome::Failed,
-                failure_class: Some(FailureClass::RateLimit),
-                attempts: 20,
-            },
-            EndFigures {
-                outcome: Outcome::TimedOut,
-                failure_class: None,
-                attempts: 7,
-            },
+            end(Outcome::Succeeded, None, 60),
+            end(Outcome::Failed, Some(FailureClass::RateLimit), 20),
+            end(Outcome::TimedOut, None, 7),
         ],
         series: vec![
             part(0, [10, 8, 1], spent(4_000_000, 9.5)),

@@ -17,7 +17,7 @@ use super::listener::{MAX_BODY, answer};
 use super::pace::{Bucket, Pacer};
 use super::recent_deliveries::RecentDeliveries;
 use super::verifier::WebhookVerifier;
-use super::verify::{Refused, is_signed, verify};
+use super::verify::{Delivery, Refused, is_signed, verify};
 
 fn hook(kind: HookKind) -> Hook {
     let own = (kind == HookKind::Hmac).then(|| "X-Signature".to_owned());
@@ -27,6 +27,11 @@ fn hook(kind: HookKind) -> Hook {
         id_header: own.as_ref().map(|_| "X-Delivery".to_owned()),
         header: own,
     }
+}
+
+/// Verifies a call to a hook of this kind, in 1970.
+fn verified(kind: HookKind, secret: &str, headers: &HeaderMap, body: &[u8]) -> Result<Delivery, Refused> {
+    verify(&hook(kind), secret, headers, body, Timestamp::UNIX_EPOCH)
 }
 
 const KINDS: [HookKind; 4] = [
@@ -70,10 +75,8 @@ fn github_signature_matches_its_documentation() {
             ("X-Hub-Signature-256", signature),
         ])
     };
-    let check = |signature: &str, body: &[u8]| {
-        let (hook, secret) = (hook(HookKind::Github), "It's a Secret to Everybody");
-        verify(&hook, secret, &signed(signature), body, Timestamp::UNIX_EPOCH)
-    };
+    let secret = "It's a Secret to Everybody";
+    let check = |signature: &str, body: &[u8]| verified(HookKind::Github, secret, &signed(signature), body);
     let good = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";
     let delivery = check(good, b"Hello, World!").unwrap();
     assert_eq!(
@@ -100,9 +103,8 @@ fn two_signature_headers_count_as_unsigned() {
     let mut twice = headers(&[("X-Hub-Signature-256", "sha256=00")]);
     let good = format!("sha256={}", hex(&mac(b"secret", b"x")));
     twice.append("X-Hub-Signature-256", good.parse().unwrap());
-    let github = hook(HookKind::Github);
-    assert!(!is_signed(&github, "secret", &twice));
-    let found = verify(&github, "secret", &twice, b"x", Timestamp::UNIX_EPOCH);
+    assert!(!is_signed(&hook(HookKind::Github), "secret", &twice));
+    let found = verified(HookKind::Github, "secret", &twice, b"x");
     assert_eq!(found, Err(Refused::Unsigned));
 }
 
@@ -111,13 +113,7 @@ fn github_ping_is_recognised() {
     let body = br#"{"zen":"Keep it logically awesome.","hook_id":1}"#;
     let signature = format!("sha256={}", hex(&mac(b"secret", body)));
     let ping = headers(&[("X-GitHub-Event", "ping"), ("X-Hub-Signature-256", &signature)]);
-    let delivery = verify(
-        &hook(HookKind::Github),
-        "secret",
-        &ping,
-        body,
-        Timestamp::UNIX_EPOCH,
-    );
+    let delivery = verified(HookKind::Github, "secret", &ping, body);
     assert!(delivery.unwrap().is_ping);
 }
 
@@ -133,16 +129,7 @@ fn gitlab_token_must_match_the_secret() {
             ("Idempotency-Key", "f5e5f430-f57b-4e6e-9fac-d9128cd7232f"),
         ])
     };
-    let check = |token: &str| {
-        let gitlab = hook(HookKind::Gitlab);
-        verify(
-            &gitlab,
-            "correct horse",
-            &call(token),
-            b"{}",
-            Timestamp::UNIX_EPOCH,
-        )
-    };
+    let check = |token: &str| verified(HookKind::Gitlab, "correct horse", &call(token), b"{}");
     let delivery = check("correct horse").unwrap();
     assert_eq!(
         delivery.id.as_deref(),
@@ -205,13 +192,8 @@ fn linear_signature_needs_a_fresh_timestamp() {
             ("Linear-Signature", signed),
         ]);
         let now = Timestamp::from_millisecond(now).unwrap();
-        verify(
-            &hook(HookKind::Linear),
-            "lin_wh_secret",
-            &call,
-            body.as_bytes(),
-            now,
-        )
+        let (hook, body) = (hook(HookKind::Linear), body.as_bytes());
+        verify(&hook, "lin_wh_secret", &call, body, now)
     };
     let sign = |body: &str| hex(&mac(b"lin_wh_secret", body.as_bytes()));
     let delivery = check(&body, &sign(&body), sent + 59_000).unwrap();
@@ -233,13 +215,7 @@ fn linear_signature_needs_a_fresh_timestamp() {
 fn custom_hook_uses_the_configured_header() {
     let check = |signature: &str, id: &str| {
         let call = headers(&[("x-signature", signature), ("x-delivery", id)]);
-        verify(
-            &hook(HookKind::Hmac),
-            "secret",
-            &call,
-            b"body",
-            Timestamp::UNIX_EPOCH,
-        )
+        verified(HookKind::Hmac, "secret", &call, b"body")
     };
     let good = hex(&mac(b"secret", b"body"));
     assert_eq!(check(&good, "1").unwrap().id.as_deref(), Some("1"));
@@ -252,13 +228,8 @@ fn custom_hook_uses_the_configured_header() {
         header: None,
         ..hook(HookKind::Hmac)
     };
-    let found = verify(
-        &no_header,
-        "secret",
-        &HeaderMap::new(),
-        b"",
-        Timestamp::UNIX_EPOCH,
-    );
+    let none = HeaderMap::new();
+    let found = verify(&no_header, "secret", &none, b"", Timestamp::UNIX_EPOCH);
     assert_eq!(found, Err(Refused::Unsigned));
 }
 
@@ -327,11 +298,10 @@ proptest! {
     ) {
         let signature = format!("sha256={}", hex(&mac(SECRET.as_bytes(), &body)));
         let call = headers(&[("x-hub-signature-256", &signature)]);
-        let now = Timestamp::UNIX_EPOCH;
-        prop_assert!(verify(&hook(HookKind::Github), SECRET, &call, &body, now).is_ok());
+        prop_assert!(verified(HookKind::Github, SECRET, &call, &body).is_ok());
         let mut other = body.clone();
         other[at.index(body.len())] ^= 1 << bit;
-        prop_assert_eq!(verify(&hook(HookKind::Github), SECRET, &call, &other, now), Err(Refused::Forged));
+        prop_assert_eq!(verified(HookKind::Github, SECRET, &call, &other), Err(Refused::Forged));
     }
 
     #[test]

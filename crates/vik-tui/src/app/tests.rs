@@ -203,12 +203,19 @@ fn quit_keys_leave_the_dashboard() {
     assert_eq!(app.mode, Mode::Help(0));
 }
 
-fn events_request(session: usize, after: u64, limit: usize) -> EventsRequest {
+/// Returns the request for events of the selected session.
+fn events_request(after: u64) -> EventsRequest {
     EventsRequest {
-        session_id: crate::fixtures::session(session).session_id,
+        session_id: session(4).session_id,
         after,
-        limit,
+        limit: 500,
     }
+}
+
+/// Answers a request for events of the selected session.
+fn answer_events(app: &mut App, after: u64, events: &[serde_json::Value], last: u64) -> Vec<Command> {
+    let page = page(events, last, false);
+    send(app, Msg::Events(events_request(after), Ok(page)))
 }
 
 fn transcript(app: &App) -> &Transcript {
@@ -228,28 +235,18 @@ fn transcript_follows_a_session() {
     let mut app = app(80, 24, 5);
     // The log has 1,204 events: its end is requested.
     let commands = press(&mut app, KeyCode::Enter);
-    assert_eq!(commands, [Command::Events(events_request(4, 704, 500))]);
-    let first = page(&messages(705..=1_204), 1_204, false);
-    assert_eq!(
-        send(&mut app, Msg::Events(events_request(4, 704, 500), Ok(first))),
-        []
-    );
+    assert_eq!(commands, [Command::Events(events_request(704))]);
+    assert_eq!(answer_events(&mut app, 704, &messages(705..=1_204), 1_204), []);
     let screen = transcript(&app);
     assert!(screen.tail && screen.scroll.at_end() && screen.scroll.top > 0);
 
     // New events are requested, and the end stays visible.
     assert_eq!(
         app.update(later(1), Msg::Tick),
-        [Command::Events(events_request(4, 1_204, 500))]
+        [Command::Events(events_request(1_204))]
     );
     assert_eq!(app.update(later(1), Msg::Tick), [], "one request at a time");
-    send(
-        &mut app,
-        Msg::Events(
-            events_request(4, 1_204, 500),
-            Ok(page(&messages(1_205..=1_210), 1_210, false)),
-        ),
-    );
+    answer_events(&mut app, 1_204, &messages(1_205..=1_210), 1_210);
     assert!(transcript(&app).scroll.at_end());
     assert_eq!(transcript(&app).events(), 506);
 
@@ -257,32 +254,17 @@ fn transcript_follows_a_session() {
     press(&mut app, KeyCode::PageUp);
     let top = transcript(&app).scroll.top;
     send(&mut app, Msg::Tick);
-    send(
-        &mut app,
-        Msg::Events(
-            events_request(4, 1_210, 500),
-            Ok(page(&messages(1_211..=1_300), 1_300, false)),
-        ),
-    );
+    answer_events(&mut app, 1_210, &messages(1_211..=1_300), 1_300);
     assert_eq!(transcript(&app).scroll.top, top);
     type_keys(&mut app, "G");
     assert!(transcript(&app).tail);
 
     // At the top earlier events are loaded, and the same line stays at the top.
-    assert_eq!(
-        type_keys(&mut app, "g"),
-        [Command::Events(events_request(4, 204, 500))]
-    );
+    assert_eq!(type_keys(&mut app, "g"), [Command::Events(events_request(204))]);
     // The pieces of a line are its time, its mark and its text.
     let line = |app: &App| transcript(app).lines[transcript(app).scroll.top][2].text.clone();
     let before = transcript(&app).lines[0].clone();
-    send(
-        &mut app,
-        Msg::Events(
-            events_request(4, 204, 500),
-            Ok(page(&messages(205..=704), 1_300, false)),
-        ),
-    );
+    answer_events(&mut app, 204, &messages(205..=704), 1_300);
     let screen = transcript(&app);
     assert_eq!(screen.scroll.top, 500, "{}", line(&app));
     assert_eq!(
@@ -301,7 +283,7 @@ fn transcript_follows_a_session() {
     )];
     send(
         &mut app,
-        Msg::Events(events_request(4, 1_300, 500), Ok(page(&end, 1_301, true))),
+        Msg::Events(events_request(1_300), Ok(page(&end, 1_301, true))),
     );
     assert!(transcript(&app).ended);
     assert_eq!(without_issue(app.update(now(), Msg::Tick)), []);
@@ -344,10 +326,7 @@ fn transcript_of_unknown_length_is_read_from_its_end() {
 fn transcript_joins_and_folds_tool_calls() {
     let mut app = app(80, 24, 5);
     press(&mut app, KeyCode::Enter);
-    send(
-        &mut app,
-        Msg::Events(events_request(4, 704, 500), Ok(page(&log(), 12, false))),
-    );
+    answer_events(&mut app, 704, &log(), 12);
     let folded = transcript(&app).lines.len();
     type_keys(&mut app, "t");
     assert!(transcript(&app).unfolded && transcript(&app).lines.len() > folded);
@@ -360,19 +339,16 @@ fn transcript_joins_and_folds_tool_calls() {
         "tool_result",
         json!({"call_id": "c", "is_error": false, "output": "fine"}),
     )];
-    send(
-        &mut app,
-        Msg::Events(events_request(4, 12, 500), Ok(page(&result, 13, false))),
-    );
+    answer_events(&mut app, 12, &result, 13);
     let last = transcript(&app).lines.last().unwrap();
     assert_eq!(last.last().unwrap().text, "ok, 1 line");
     // A page that cannot be decoded is requested again.
     send(&mut app, Msg::Tick);
     let error = refused("no", "wait");
-    send(&mut app, Msg::Events(events_request(4, 13, 500), Err(error)));
+    send(&mut app, Msg::Events(events_request(13), Err(error)));
     assert_eq!(
         app.update(now(), Msg::Tick),
-        [Command::Events(events_request(4, 13, 500))]
+        [Command::Events(events_request(13))]
     );
 }
 
