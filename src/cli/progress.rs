@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use vik_base::report::{clean, clock_time, count, day_heading, one_line, paint};
+use vik_base::report::{clean, clock_time, count, day_heading, one_line, optional, paint};
 use vik_core::attempt::Start;
 use vik_core::duration::Span;
 use vik_core::ids::AttemptId;
@@ -229,11 +229,8 @@ impl Observer for Lines {
                 }
                 if self.pulls == 1 {
                     for item in *skipped {
-                        let id = item
-                            .id
-                            .as_deref()
-                            .map(|id| format!(" ({})", one_line(id, 40)))
-                            .unwrap_or_default();
+                        let id = item.id.as_deref().map(|id| one_line(id, 40));
+                        let id = optional(" (", id, ")");
                         screen.line(&format!("  skipped item {}{id}: {}", item.index, item.reason));
                     }
                     for warning in *warnings {
@@ -400,10 +397,7 @@ fn ended_line(screen: &Screen, start: &Start, end: &AttemptEnd) -> String {
         Outcome::Cancelled | Outcome::Lost => ("■", "33"),
         _ => ("✗", "31"),
     };
-    let class = result
-        .failure_class
-        .map(|class| format!(" ({class})"))
-        .unwrap_or_default();
+    let class = optional(" (", result.failure_class, ")");
     let mut line = format!(
         "{} {} {}{class} in {}",
         screen.paint(color, mark),

@@ -8,7 +8,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use jiff::Timestamp;
 use vik_api::{RunState, RunView};
 use vik_base::report::{
-    ErrorCode, Exit, Failure, columns, cost_sum, date_time, fitted_table, one_line, shared_offset,
+    ErrorCode, Exit, Failure, columns, cost_sum, date_time, fitted_table, one_line, optional, shared_offset,
     stdout_width, tokens,
 };
 use vik_control::PointInTime;
@@ -175,7 +175,7 @@ fn row(run: &RunView, time: fn(Timestamp) -> String) -> [String; 10] {
         .outcome
         .map_or_else(|| "-".to_owned(), |outcome| outcome.to_string());
     let turn = run.attempts.last().and_then(|attempt| attempt.turn);
-    let turn = turn.map(|turn| format!(" (turn {turn})")).unwrap_or_default();
+    let turn = optional(" (turn ", turn, ")");
     [
         one_line(run.issue_id.as_str(), 30),
         run.stage.to_string(),

@@ -31,6 +31,8 @@ pub struct StopArgs {
     pub keep_sessions: bool,
 }
 
+const ASKED: &str = "vik is stopping and will exit after this command has ended\n";
+
 /// How often the lock is checked while waiting.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -46,21 +48,13 @@ pub fn run(workflow: &Path, args: &StopArgs) -> CliResult {
     let path = absolute(workflow);
     let instance = Instance::of(&path)?;
     if args.keep_sessions {
-        return match stop_and_keep_agents(&instance, Duration::from_secs(args.timeout))? {
-            DetachOutcome::Agents(0) => {
-                print("vik stopped; no agent was running\n");
-                Ok(Exit::Done)
-            }
-            DetachOutcome::Agents(count) => {
-                print(&format!("vik stopped; {}\n", orphan_notice(count)));
-                Ok(Exit::Done)
-            }
-            DetachOutcome::Asked => {
-                print("vik is stopping and will exit after this command has ended\n");
-                Ok(Exit::Done)
-            }
-            DetachOutcome::Nothing => Err(client::no_daemon(&path)),
-        };
+        match stop_and_keep_agents(&instance, Duration::from_secs(args.timeout))? {
+            DetachOutcome::Agents(0) => print("vik stopped; no agent was running\n"),
+            DetachOutcome::Agents(count) => print(&format!("vik stopped; {}\n", orphan_notice(count))),
+            DetachOutcome::Asked => print(ASKED),
+            DetachOutcome::Nothing => return Err(client::no_daemon(&path)),
+        }
+        return Ok(Exit::Done);
     }
     match stop(&instance, Duration::from_secs(args.timeout))? {
         Stopped::Daemon { forced: false } => print("vik stopped; all of its processes have exited\n"),
@@ -70,7 +64,7 @@ pub fn run(workflow: &Path, args: &StopArgs) -> CliResult {
         Stopped::Leftovers => {
             print("no daemon was running; stopped the processes that the last one left\n");
         }
-        Stopped::Asked => print("vik is stopping and will exit after this command has ended\n"),
+        Stopped::Asked => print(ASKED),
         Stopped::Nothing => return Err(client::no_daemon(&path)),
     }
     Ok(Exit::Done)

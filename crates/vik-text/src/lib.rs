@@ -18,3 +18,17 @@ pub mod transcript;
 pub use figures::{attempt_cost, cost, cost_text, count_short, short, tokens};
 pub use line::{Line, TextStyle};
 pub use safe::{clean, one_line};
+
+/// Returns a value between two texts, or nothing if there is no value.
+///
+/// # Examples
+///
+/// ```
+/// use vik_text::optional;
+///
+/// assert_eq!(optional(" (", Some(2), ")"), " (2)");
+/// assert_eq!(optional(" (", None::<u32>, ")"), "");
+/// ```
+pub fn optional(before: &str, value: Option<impl std::fmt::Display>, after: &str) -> String {
+    value.map_or_else(String::new, |value| format!("{before}{value}{after}"))
+}

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
 use vik_agents::{InputMode, LaunchContext, LoginSign, driver};
-use vik_base::report::chain;
+use vik_base::report::{chain, optional};
 use vik_core::ids::AgentName;
 use vik_core::workflow::{AgentProfile, Home, Runtime, Stage, Workflow};
 use vik_session::host::Host;
@@ -199,11 +199,7 @@ fn locate(host: &Host, profile: &AgentProfile, env: &BTreeMap<String, String>) -
 }
 
 fn described(profile: &AgentProfile, program: &Path, version: Option<&str>) -> String {
-    let model = profile
-        .model
-        .as_deref()
-        .map(|model| format!(", model {model}"))
-        .unwrap_or_default();
+    let model = optional(", model ", profile.model.as_deref(), "");
     let is_built_in = driver(profile.runtime).program(profile).is_none();
     match version {
         None if is_built_in => format!("the built-in agent{model}"),

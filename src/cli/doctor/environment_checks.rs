@@ -18,41 +18,29 @@ use super::{probe, repair};
 /// Checks whether Vik can write to a folder. An existing folder is tried; for a missing one the
 /// nearest existing parent must permit it.
 pub(super) fn writable(check: &str, description: &str, folder: &Path) -> Check {
+    let name = format!("{description} {}", folder.display());
     let problem = |message: String| {
         Check::error(Group::Folders, check, "not_writable", message)
             .hint("make the folder writable for this user, or set another with `workspace.root` or VIK_HOME")
     };
     match folder.symlink_metadata().and_then(|_| folder.metadata()) {
         Ok(metadata) if metadata.is_dir() => match try_to_write(folder) {
-            Ok(()) => Check::ok(
-                Group::Folders,
-                check,
-                format!("{description} {} is writable", folder.display()),
-            ),
-            Err(error) => problem(format!(
-                "{description} {} is not writable: {error}",
-                folder.display()
-            )),
+            Ok(()) => Check::ok(Group::Folders, check, format!("{name} is writable")),
+            Err(error) => problem(format!("{name} is not writable: {error}")),
         },
-        Ok(_) => problem(format!("{description} {} is not a folder", folder.display())),
+        Ok(_) => problem(format!("{name} is not a folder")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let parent = nearest_existing(folder);
             // Only the permission is checked, without a write: this folder does not belong to Vik.
             match access(&parent, AccessFlags::W_OK | AccessFlags::X_OK) {
-                Ok(()) => Check::ok(
-                    Group::Folders,
-                    check,
-                    format!("{description} {} can be created", folder.display()),
-                ),
-                Err(error) => problem(format!(
-                    "{description} {} cannot be created in {}: {}",
-                    folder.display(),
-                    parent.display(),
-                    error.desc()
-                )),
+                Ok(()) => Check::ok(Group::Folders, check, format!("{name} can be created")),
+                Err(error) => {
+                    let (parent, why) = (parent.display(), error.desc());
+                    problem(format!("{name} cannot be created in {parent}: {why}"))
+                }
             }
         }
-        Err(error) => problem(format!("cannot use {description} {}: {error}", folder.display())),
+        Err(error) => problem(format!("cannot use {name}: {error}")),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tokio_util::sync::CancellationToken;
-use vik_base::report::{chain, count, one_line};
+use vik_base::report::{chain, count, one_line, optional};
 use vik_core::issue::{Issue, Pull};
 use vik_core::scheduler::LookupResult;
 use vik_core::workflow::{OnStateChange, Stage, Workflow};
@@ -34,20 +34,11 @@ pub(super) fn check(workflow: &Workflow, pull: PullResult) -> (Vec<Check>, Vec<I
             );
             checks.push(Check::ok(Group::Issues, PULL, message));
             if !skipped.is_empty() {
-                let mut message = format!(
-                    "{} skipped:",
-                    if skipped.len() == 1 {
-                        "1 item is".to_owned()
-                    } else {
-                        format!("{} items are", skipped.len())
-                    }
-                );
+                let verb = if skipped.len() == 1 { "is" } else { "are" };
+                let mut message = format!("{} {verb} skipped:", count(skipped.len(), "item"));
                 for item in skipped.iter().take(SHOWN) {
-                    let id = item
-                        .id
-                        .as_deref()
-                        .map(|id| format!(" ({})", one_line(id, 40)))
-                        .unwrap_or_default();
+                    let id = item.id.as_deref().map(|id| one_line(id, 40));
+                    let id = optional(" (", id, ")");
                     message.push_str(&format!("\nitem {}{id}: {}", item.index, item.reason));
                 }
                 if skipped.len() > SHOWN {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 use vik_agents::{Conclusion, Exit, Launch, LaunchContext, driver};
-use vik_base::report::{chain, count, one_line};
+use vik_base::report::{chain, count, one_line, optional};
 use vik_core::ids::{AgentName, IssueId};
 use vik_core::outcome::FailureClass;
 use vik_core::workflow::{AgentProfile, Home, Runtime, SandboxPolicy, Stage, Workflow};
@@ -144,7 +144,7 @@ impl Probe<'_> {
                 (Check::ok(GROUP, check, message), usd.unwrap_or(0.0))
             }
             Err(Refused { class, reason, usd }) => {
-                let kind = class.map(|class| format!(" ({class})")).unwrap_or_default();
+                let kind = optional(" (", class, ")");
                 let reason = one_line(&vik_mask::mask(&reason), 300);
                 let message = format!("{name} does not answer{kind}: {reason}");
                 // Time solves these.
@@ -163,9 +163,6 @@ impl Probe<'_> {
     async fn short_session(&self) -> Result<Answered, Refused> {
         let profile = self.call.profile;
         let (run, stderr) = self.command(|launch| launch).await?;
-        if run.timed_out {
-            return Err(Refused::of(format!("no answer within {}s", TIMEOUT.as_secs())));
-        }
         if let Some(error) = &run.exit.spawn_error {
             return Err(Refused::of(error.message.clone()));
         }
@@ -216,9 +213,6 @@ impl Probe<'_> {
                 Launch { argv, ..launch }
             })
             .await?;
-        if run.timed_out {
-            return Err(Refused::of(format!("no answer within {}s", TIMEOUT.as_secs())));
-        }
         let findings: Vec<serde_json::Value> = serde_json::from_slice(&run.stdout).unwrap_or_default();
         let errors = findings.iter().filter(|finding| finding["level"] == "error");
         let messages: Vec<_> = errors.filter_map(|finding| finding["message"].as_str()).collect();
@@ -311,6 +305,9 @@ impl Probe<'_> {
             .output(&spec, limits, self.cancel.cancelled())
             .await;
         let run = run.map_err(|error| failed(&error))?;
+        if run.timed_out {
+            return Err(Refused::of(format!("no answer within {}s", TIMEOUT.as_secs())));
+        }
         Ok((run, read_tail(&stderr, STDERR_BYTES)))
     }
 

@@ -4,19 +4,13 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use vik_api::{AttemptView, LimitView};
-use vik_base::report::{attempt_cost, one_line, spent, tokens};
+use vik_base::report::{attempt_cost, one_line, optional, spent, tokens};
 use vik_core::duration::Span;
 
 /// Formats how an attempt ended, and what it took: `attempt 1: failed (agent) in 5m, …`.
 pub fn result(attempt: &AttemptView, outcome: &str) -> String {
-    let class = attempt
-        .failure_class
-        .map(|class| format!(" ({class})"))
-        .unwrap_or_default();
-    let turn = attempt
-        .turn
-        .map(|turn| format!(", turn {turn}"))
-        .unwrap_or_default();
+    let class = optional(" (", attempt.failure_class, ")");
+    let turn = optional(", turn ", attempt.turn, "");
     format!(
         "attempt {}{turn}: {outcome}{class}{}, {} tokens, {}",
         attempt.attempt,

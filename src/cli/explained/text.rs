@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use vik_api::{DaemonState, Explained, Explanation, HoldView, RunState, StageState, StageView};
-use vik_base::report::{self, count, elapsed_suffix, one_line, spent, wrap};
+use vik_base::report::{self, count, elapsed_suffix, one_line, optional, spent, wrap};
 use vik_core::trust::Trust;
 
 /// Returns the heading with the id, title and state of the issue.
@@ -67,7 +67,7 @@ pub fn answer(explained: &Explained, now: Timestamp) -> String {
         if let Some(text) = sentence(stage, now) {
             return format!("Waiting for a person: {text}");
         }
-        let turn = stage.turn.map(|turn| format!(", {turn}")).unwrap_or_default();
+        let turn = optional(", ", stage.turn, "");
         return format!(
             "Running: stage `{}`, attempt {} of {}{turn}.",
             stage.stage,

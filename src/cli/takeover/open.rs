@@ -12,6 +12,7 @@ use vik_session::attempt::{PersonSession, SessionCommand};
 use vik_workspace::Workspace;
 
 use super::{CliResult, Held, TakeoverArgs, attempt_failure, confirm, print, with_workflow};
+use crate::cli::runtime;
 
 /// Opens the session, and returns when it has ended.
 pub fn run(held: Held, args: &TakeoverArgs, id: &str, workflow: &Path) -> CliResult {
@@ -104,13 +105,6 @@ fn outside(command: &SessionCommand, workdir: &Path, _lock: &FileLock) -> Result
     };
     let status = runtime()?.block_on(run).map_err(|error| failed(&error))?;
     Ok(format!("the session has ended ({status})"))
-}
-
-fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::failed(ErrorCode::Takeover, "cannot start the session", &error))
 }
 
 /// Runs the session on a terminal of its own, in the sandbox of the stage.

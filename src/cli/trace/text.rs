@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use vik_api::{Author, BlameView, IntentView, TraceCheck, TraceEntry, TracedFile};
-use vik_base::report::{clean, count, date_time, one_line, table};
+use vik_base::report::{clean, count, date_time, one_line, optional, table};
 
 const EMPTY: &str = "no attempt has changed files yet\n";
 
@@ -18,11 +18,7 @@ pub fn log(entries: &[TraceEntry]) -> String {
             out.push('\n');
         }
         let attempt = &entry.attempt;
-        let model = attempt
-            .model
-            .as_deref()
-            .map(|model| format!(" ({model})"))
-            .unwrap_or_default();
+        let model = optional(" (", attempt.model.as_deref(), ")");
         let author = match &attempt.by {
             Some(person) => person.clone(),
             None => format!("attempt {}  {}{model}", attempt.attempt, attempt.agent),
@@ -65,11 +61,7 @@ fn line(file: &TracedFile) -> String {
     } else {
         format!("+{} -{}", file.added, file.removed)
     };
-    let class = file
-        .class
-        .as_deref()
-        .map(|class| format!("  {class}"))
-        .unwrap_or_default();
+    let class = optional("  ", file.class.as_deref(), "");
     format!("{sign} {name}  {sums}{class}")
 }
 
@@ -145,11 +137,7 @@ pub fn blame(view: &BlameView, content: &[u8]) -> String {
 fn author_label(author: &Author) -> String {
     match author {
         Author::Attempt(attempt) => {
-            let model = attempt
-                .model
-                .as_deref()
-                .map(|model| format!(" {model}"))
-                .unwrap_or_default();
+            let model = optional(" ", attempt.model.as_deref(), "");
             let author = attempt.by.as_deref().unwrap_or(attempt.agent.as_str());
             format!(
                 "#{} {} {} {author}{model}",

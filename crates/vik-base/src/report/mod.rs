@@ -20,7 +20,7 @@ pub use process::{describe_exit, describe_overrun};
 pub use table::{NARROW, columns, fitted_table, stdout_width, table, table_within, wrap};
 pub use vik_core::plural::count;
 
-pub use vik_text::{attempt_cost, clean, cost, cost_text, count_short, one_line, short, tokens};
+pub use vik_text::{attempt_cost, clean, cost, cost_text, count_short, one_line, optional, short, tokens};
 
 pub use time::{
     clock_time, date_time, day_heading, set_time_zone, shared_offset, utc_offset, with_local_times,

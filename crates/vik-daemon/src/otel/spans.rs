@@ -241,27 +241,7 @@ fn tools(record: &AttemptRecord, log: &Path, end: Timestamp) -> std::io::Result<
                 }
             }
             // Events that are not part of a tool call have no span.
-            Event::ToolCall { .. }
-            | Event::SessionStarted { .. }
-            | Event::Message { .. }
-            | Event::Reasoning { .. }
-            | Event::Subagent { .. }
-            | Event::TokenUsage { .. }
-            | Event::RateLimit { .. }
-            | Event::Approval { .. }
-            | Event::Error { .. }
-            | Event::Unknown { .. }
-            | Event::Malformed { .. }
-            | Event::Completed { .. }
-            | Event::Resumed { .. }
-            | Event::ResumeFailed { .. }
-            | Event::Limit { .. }
-            | Event::Output { .. }
-            | Event::PersonMessage { .. }
-            | Event::Turn { .. }
-            | Event::Question { .. }
-            | Event::Answer { .. }
-            | Event::Ended(_) => {}
+            _ => {}
         }
     }
     for call in open {

@@ -4,6 +4,7 @@ use vik_api::{DiffView, FileChange};
 use vik_client::ClientError;
 use vik_core::ids::IssueId;
 use vik_core::plural::count;
+use vik_text::optional;
 
 use super::scroll::Scroll;
 use super::{App, Screen, error_with_hint};
@@ -116,10 +117,7 @@ impl DiffScreen {
             None => format!("{} +{added} -{removed}", count(files, "file")),
             Some(base) => {
                 let base: String = base.chars().take(12).collect();
-                let branch = diff
-                    .branch
-                    .map(|branch| format!("{branch}: "))
-                    .unwrap_or_default();
+                let branch = optional("", diff.branch, ": ");
                 format!(
                     "{branch}{} +{added} -{removed} since {base}",
                     count(files, "file")

@@ -7,7 +7,7 @@ use vik_api::{
 use vik_core::ids::IssueId;
 use vik_core::outcome::{CostSource, Outcome};
 use vik_core::plural::count;
-use vik_text::{cost, cost_text, short};
+use vik_text::{cost, cost_text, optional, short};
 
 use super::scroll::Scroll;
 use crate::rows::{issue_status, stage_state};
@@ -79,11 +79,7 @@ fn lines(known: &Explained, now: Timestamp, columns: usize) -> Vec<Vec<CellText>
         out.heading("DECISIONS, LATEST FIRST");
     }
     for decision in known.decisions.iter().rev().take(MAX_DECISIONS) {
-        let stage = decision
-            .stage
-            .as_ref()
-            .map(|stage| format!("{stage}  "))
-            .unwrap_or_default();
+        let stage = optional("", decision.stage.as_ref(), "  ");
         out.lines.push(vec![
             CellText::new(
                 format!("{:>6} ago  ", short_duration(seconds_between(decision.at, now))),
@@ -225,10 +221,8 @@ fn attempt_lines(attempt: &AttemptView, now: Timestamp, out: &mut IssueLines) {
         Some(Outcome::Cancelled) => ("cancelled".to_owned(), Tone::Warn),
         Some(other) => (humanize(other.as_str()), Tone::Bad),
     };
-    let class = attempt
-        .failure_class
-        .map(|class| format!(" ({})", humanize(class.as_str())))
-        .unwrap_or_default();
+    let class = attempt.failure_class.map(|class| humanize(class.as_str()));
+    let class = optional(" (", class, ")");
     let took = attempt
         .duration_ms
         .map_or_else(|| seconds_between(attempt.started_at, now), |ms| ms / 1_000);

@@ -47,7 +47,7 @@ fn lines(lines: &[Vec<CellText>], scroll: &Scroll, body: Rect, paint: &mut Paint
 }
 
 /// Draws a text in place of missing content.
-fn placeholder(text: &str, tone: Tone, body: Rect, paint: &mut Paint<'_>) {
+pub(super) fn placeholder(text: &str, tone: Tone, body: Rect, paint: &mut Paint<'_>) {
     let (lines, _) = wrap(
         text,
         usize::from(body.width.saturating_sub(4)),

@@ -3,7 +3,7 @@
 use ratatui::layout::Rect;
 use vik_api::{ApprovalView, Explained, HoldView, SessionView};
 use vik_core::plural::count;
-use vik_text::short;
+use vik_text::{optional, short};
 
 use super::paint::Paint;
 use crate::app::{App, Tab, life, spent};
@@ -207,11 +207,7 @@ fn held(label: &str, hold: &HoldView, out: &mut Lines) {
 }
 
 fn session(app: &App, row: &SessionView, known: Option<&Explained>, out: &mut Lines) {
-    let model = row
-        .model
-        .as_ref()
-        .map(|model| format!(" ({model})"))
-        .unwrap_or_default();
+    let model = optional(" (", row.model.as_ref(), ")");
     out.put("activity", &activity(row), Tone::Plain, 2);
     if let Some(live) = row.live_text(app.now) {
         out.put("agent", &live, Tone::Faint, 2);
@@ -279,11 +275,7 @@ fn issue_life(known: Option<&Explained>, out: &mut Lines) {
 fn decisions(app: &App, known: &Explained, out: &mut Lines) {
     for decision in known.decisions.iter().rev().take(20) {
         let ago = short_duration(seconds_between(decision.at, app.now));
-        let stage = decision
-            .stage
-            .as_ref()
-            .map(|stage| format!("{stage}: "))
-            .unwrap_or_default();
+        let stage = optional("", decision.stage.as_ref(), ": ");
         let detail = match decision.detail.as_str() {
             "" => String::new(),
             detail => format!(", {detail}"),

@@ -3,11 +3,11 @@
 use ratatui::layout::Rect;
 use ratatui::style::Modifier;
 
+use super::body::placeholder;
 use super::details;
 use super::paint::Paint;
 use crate::app::{App, ScreenLayout, Tab, with_table};
 use crate::table::{Row, Table, Tone, Width};
-use crate::text;
 
 pub(super) fn draw(app: &App, rows: &ScreenLayout, paint: &mut Paint<'_>) {
     tabs(app, rows.bar, paint);
@@ -127,15 +127,7 @@ fn table<T: Row>(app: &App, table: &Table<T>, head: u16, body: Rect, paint: &mut
     titles(table, &columns, head, body.width, paint);
     if table.shown() == 0 {
         let text = empty_text(app, table.total());
-        let (lines, _) = text::wrap(
-            &text,
-            usize::from(body.width.saturating_sub(4)),
-            usize::from(body.height),
-        );
-        for (y, line) in (body.y + u16::from(body.height > 2)..body.bottom()).zip(&lines) {
-            paint.tone(2, y, body.width.saturating_sub(4), line, Tone::Faint);
-        }
-        return;
+        return placeholder(&text, Tone::Faint, body, paint);
     }
     let context = app.row_context();
     let from = first(table.selected(), table.shown(), usize::from(body.height));
