@@ -23,7 +23,7 @@ use vik_store::ledger::Reader;
 use vik_workflow::{LoadedWorkflow, WorkflowFile, absolute};
 use vik_workspace::Layout;
 
-use super::{CliResult, history, print_result};
+use super::{CliResult, history, print_result, runtime};
 
 /// `vik prune`
 #[derive(Debug, Args)]
@@ -96,10 +96,7 @@ pub fn run(workflow: &Path, args: &PruneArgs) -> CliResult {
             .or_default()
             .push(attempt);
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::failed(ErrorCode::Prune, "cannot inspect workspaces", &error))?;
+    let runtime = runtime()?;
     let used = |attempt: &&PastAttempt| attempt.ended_at.unwrap_or(attempt.record.started_at);
     let mut plan = Plan {
         schema: vik_api::SCHEMA,

@@ -37,6 +37,11 @@ impl Refusal {
         }
     }
 
+    /// Returns a refusal of a daemon that cannot answer now.
+    pub fn unavailable(code: ErrorCode, message: &str) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, code, message)
+    }
+
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.error.hint = Some(hint.into());

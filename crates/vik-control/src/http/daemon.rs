@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::http::StatusCode;
 use tokio::sync::{Mutex, mpsc, oneshot};
 use vik_api::{Action, ApiView, Status, Steered};
 use vik_base::report::{ErrorCode, Failure};
@@ -76,19 +75,12 @@ impl Daemon {
         limit: Duration,
         request: impl FnOnce(oneshot::Sender<T>) -> ControlRequest,
     ) -> Result<T, Refusal> {
-        let stopping = || {
-            Refusal::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                ErrorCode::Stopping,
-                "the daemon is shutting down",
-            )
-        };
+        let stopping = || Refusal::unavailable(ErrorCode::Stopping, "the daemon is shutting down");
         let (answer, receiver) = oneshot::channel();
         self.asks.send(request(answer)).await.map_err(|_| stopping())?;
         match tokio::time::timeout(limit, receiver).await {
             Ok(response) => response.map_err(|_| stopping()),
-            Err(_) => Err(Refusal::new(
-                StatusCode::SERVICE_UNAVAILABLE,
+            Err(_) => Err(Refusal::unavailable(
                 ErrorCode::Busy,
                 "the daemon did not answer in time",
             )),
@@ -190,11 +182,7 @@ impl Daemon {
     pub fn ledger(&self) -> Result<Reader, Refusal> {
         match Reader::open(&self.layout.service_dir()) {
             Ok(Some(ledger)) => Ok(ledger),
-            Ok(None) => Err(Refusal::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                ErrorCode::Ledger,
-                "no ledger found",
-            )),
+            Ok(None) => Err(Refusal::unavailable(ErrorCode::Ledger, "no ledger found")),
             Err(error) => Err(error.into()),
         }
     }

@@ -240,11 +240,7 @@ impl TcpConnection {
             Ok(_) => Ok(()),
             Err(Denied::Agent) => Err(Refusal::agent()
             .hint("the process of this connection belongs to an agent or could not be determined")),
-            Err(Denied::Full) => Err(Refusal::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                ErrorCode::Busy,
-                "too many connections are open",
-            )),
+            Err(Denied::Full) => Err(Refusal::unavailable(ErrorCode::Busy, "too many connections are open")),
         }
     }
 

@@ -183,8 +183,8 @@ impl App {
             KeyCode::Char('R' | 'u') => self.half_page(-1, commands),
             KeyCode::Char('f') => self.page(1, commands),
             KeyCode::Char('b') => self.page(-1, commands),
-            KeyCode::Home => self.jump_to_top(commands),
-            KeyCode::End => self.jump_to_end(commands),
+            KeyCode::Home => self.jump(0, commands),
+            KeyCode::End => self.jump(usize::MAX, commands),
             _ => {}
         }
     }
@@ -197,8 +197,8 @@ impl App {
             KeyCode::Down | KeyCode::Char('j') => self.move_by(1, commands),
             KeyCode::PageUp => self.page(-1, commands),
             KeyCode::PageDown | KeyCode::Char(' ') => self.page(1, commands),
-            KeyCode::Home | KeyCode::Char('g') => self.jump_to_top(commands),
-            KeyCode::End | KeyCode::Char('G') => self.jump_to_end(commands),
+            KeyCode::Home | KeyCode::Char('g') => self.jump(0, commands),
+            KeyCode::End | KeyCode::Char('G') => self.jump(usize::MAX, commands),
             KeyCode::Enter => self.open_selected(commands),
             KeyCode::Char('d') => self.open_diff(commands),
             KeyCode::Char('e') => self.open_issue(),
@@ -325,21 +325,12 @@ impl App {
         self.move_by(direction * rows, commands);
     }
 
-    fn jump_to_top(&mut self, commands: &mut Vec<Command>) {
+    fn jump(&mut self, line: usize, commands: &mut Vec<Command>) {
         match self.screens.last_mut() {
-            Some(Screen::Transcript(screen)) => screen.scroll_to(0, commands),
-            Some(Screen::Diff(screen)) => screen.scroll.scroll_to(0),
-            Some(Screen::Issue(screen)) => screen.scroll.scroll_to(0),
-            None => self.select(0),
-        }
-    }
-
-    fn jump_to_end(&mut self, commands: &mut Vec<Command>) {
-        match self.screens.last_mut() {
-            Some(Screen::Transcript(screen)) => screen.scroll_to(usize::MAX, commands),
-            Some(Screen::Diff(screen)) => screen.scroll.scroll_to(usize::MAX),
-            Some(Screen::Issue(screen)) => screen.scroll.scroll_to(usize::MAX),
-            None => self.select(usize::MAX),
+            Some(Screen::Transcript(screen)) => screen.scroll_to(line, commands),
+            Some(Screen::Diff(screen)) => screen.scroll.scroll_to(line),
+            Some(Screen::Issue(screen)) => screen.scroll.scroll_to(line),
+            None => self.select(line),
         }
     }
 
