@@ -169,10 +169,8 @@ fn request_with_foreign_host_or_origin_is_refused() {
 fn api_reports_runs_issues_and_session_events() {
     let served = done();
     let state = served.get("/state");
-    assert_eq!(
-        (&state["state"], &state["paused"]),
-        (&json!("running"), &json!(false))
-    );
+    assert_eq!(state["state"], "running");
+    assert_eq!(state["paused"], false);
     assert_eq!(state["workflow"]["stages"][0]["stage"], "work");
     let runs = served.get("/runs");
     assert_eq!(runs["runs"].as_array().unwrap().len(), 1);
@@ -193,12 +191,7 @@ fn api_reports_runs_issues_and_session_events() {
     assert!(issue["decisions"].as_array().unwrap().len() > 1, "{issue}");
     let session = runs["runs"][0]["attempts"][0]["session_id"].as_str().unwrap();
     let detail = served.get(&format!("/sessions/{session}"));
-    assert!(
-        detail["prompt"]["text"]
-            .as_str()
-            .unwrap()
-            .contains("write out.txt")
-    );
+    assert_contains(detail["prompt"]["text"].as_str().unwrap(), "write out.txt");
     let scripts = detail["scripts"].as_array().unwrap();
     assert!(
         scripts.iter().all(|script| script["duration_ms"].is_u64()),
@@ -228,10 +221,7 @@ fn api_reports_runs_issues_and_session_events() {
     let diff = served.get(&format!("/sessions/{session}/diff"));
     assert_eq!((&diff["base"], &diff["note"]), (&Value::Null, &Value::Null));
     let diff = served.get("/issues/1/diff");
-    assert!(
-        diff["note"].as_str().unwrap().contains("not a git work tree"),
-        "{diff}"
-    );
+    assert_contains(diff["note"].as_str().unwrap(), "not a git work tree");
     // A search returns what matches, and how far it got.
     let found = served.get(&format!("/sessions/{session}/events?kinds=ended"));
     assert_eq!(found["events"].as_array().unwrap().len(), 1);
@@ -500,11 +490,8 @@ fn token_is_hidden_from_hooks_and_agents() {
     daemon.stop().expect(0);
     let refused = world.start_with(&["run", "--port", "0"], &[("VIK_API_TOKEN", "short")]);
     let done = refused.done().expect(1);
-    assert!(
-        done.err.contains("VIK_API_TOKEN") && done.err.contains("16"),
-        "{}",
-        done.err
-    );
+    assert_contains(&done.err, "VIK_API_TOKEN");
+    assert_contains(&done.err, "16");
 }
 
 #[test]
@@ -513,8 +500,8 @@ fn port_in_use_is_reported_and_prevents_the_start() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     let done = world.vik(&["run", "--once", "--port", &port]).expect(1);
-    assert!(done.err.contains("--port 0"), "{}", done.err);
+    assert_contains(&done.err, "--port 0");
     let detached = world.vik(&["run", "-d", "--port", &port]).expect(1);
-    assert!(detached.err.contains(&port), "{}", detached.err);
+    assert_contains(&detached.err, &port);
     assert!(world.sessions("1").is_empty());
 }

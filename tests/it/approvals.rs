@@ -33,17 +33,14 @@ fn start_waits_for_approval_across_a_crash() {
     assert_eq!(waiting["issue_id"], "1");
     assert_eq!(waiting["on_timeout"], "deny");
     let text = world.vik(&["status"]).expect(0).out;
-    assert!(
-        text.contains("WAITING FOR APPROVAL")
-            && text.contains("a person must approve the start (denied in 2"),
-        "{text}"
-    );
+    assert_contains(&text, "WAITING FOR APPROVAL");
+    assert_contains(&text, "a person must approve the start (denied in 2");
     let explained = world.vik(&["explain", "1"]).expect(0).out;
-    assert!(explained.contains("vik approve"), "{explained}");
+    assert_contains(&explained, "vik approve");
     assert!(world.sessions("1").is_empty());
     // An answer with the id of another request is refused.
     let done = world.vik(&["approve", "1", "--request", "another"]).expect(1);
-    assert!(done.err.contains("not the one that you named"), "{}", done.err);
+    assert_contains(&done.err, "not the one that you named");
     world.vik(&["approve", "none"]).expect(8);
     // The request still waits after the daemon was killed.
     daemon.signal(Signal::SIGKILL);
@@ -60,9 +57,9 @@ fn start_waits_for_approval_across_a_crash() {
         .expect(0);
     moved(&world);
     let prompt = world.session("1").text(".prompt.md");
-    assert!(prompt.contains("be gentle"), "{prompt}");
+    assert_contains(&prompt, "be gentle");
     let done = world.vik(&["approve", "1"]).expect(1);
-    assert!(done.err.contains("has no pending approval"), "{}", done.err);
+    assert_contains(&done.err, "has no pending approval");
     daemon.stop().expect(0);
 }
 
@@ -153,10 +150,8 @@ fn time_limit_that_passed_without_a_daemon_applies_at_start() {
 fn is_not_lost(world: &World) {
     let runs = world.runs();
     let attempt = &runs[0]["attempts"][0];
-    assert_eq!(
-        (&runs[0]["state"], &attempt["outcome"]),
-        (&json!("waiting"), &Value::Null)
-    );
+    assert_eq!(runs[0]["state"], "waiting");
+    assert_eq!(attempt["outcome"], Value::Null);
 }
 
 /// Returns a world whose work a person has to accept.
@@ -182,18 +177,12 @@ fn result_awaiting_approval_survives_stop_and_crash() {
     );
     assert_eq!(waiting["session_id"], world.session("1").id());
     let explained = world.vik(&["explain", "1"]).expect(0).out;
-    assert!(
-        explained.contains("Waiting for a person: stage `work`"),
-        "{explained}"
-    );
+    assert_contains(&explained, "Waiting for a person: stage `work`");
     // A stop does not discard finished work.
     daemon.stop().expect(0);
     is_not_lost(&world);
     let explained = world.vik(&["explain", "1"]).expect(0).out;
-    assert!(
-        explained.contains("It waits for a person: stage `work`"),
-        "{explained}"
-    );
+    assert_contains(&explained, "It waits for a person: stage `work`");
     let daemon = world.daemon();
     assert_eq!(waits(&world, "after")["id"], waiting["id"]);
     daemon.signal(Signal::SIGKILL);
@@ -224,7 +213,7 @@ fn result_is_denied_with_a_message_for_retry_or_finally() {
     assert!(reason.as_str().unwrap().contains("write two"), "{reason}");
     assert_eq!(world.workspace_file("1", "work"), "two\n");
     let status = world.vik(&["status"]).expect(0).out;
-    assert!(status.contains("a person must approve the result"), "{status}");
+    assert_contains(&status, "a person must approve the result");
     world.vik(&["deny", "1"]).expect(0);
     eventually("it is parked", || {
         world.status().unwrap()["parked"][0]["reason"] == "denied"
@@ -284,13 +273,7 @@ fn outputs_wait_for_the_approval_of_a_person() {
         let daemon = world.daemon();
         let waiting = waits(&world, "after");
         assert_eq!(waiting["outputs"], json!(["comment: Please look"]));
-        assert!(
-            waiting["detail"]
-                .as_str()
-                .unwrap()
-                .contains("comment: Please look"),
-            "{waiting}"
-        );
+        assert_contains(waiting["detail"].as_str().unwrap(), "comment: Please look");
         assert!(!done.exists());
         // A new daemon does not ask again.
         daemon.signal(Signal::SIGKILL);

@@ -224,10 +224,8 @@ fn end_of_an_agent_is_reported_as_without_bubblewrap() {
         .attempts(1);
     world.once().expect(1);
     let log = world.session("1").text(".jsonl");
-    assert!(
-        log.contains("could not be started") && log.contains("not found on PATH"),
-        "{log}"
-    );
+    assert_contains(&log, "could not be started");
+    assert_contains(&log, "not found on PATH");
 }
 
 #[test]
@@ -267,11 +265,7 @@ fn network_list_admits_only_listed_hosts() {
     world.once().expect(0);
     let file = |name: &str| world.workspace_file("1", name);
     assert_eq!(file("listed"), "open");
-    assert!(
-        file("refused").contains("not in `sandbox.network`"),
-        "{}",
-        file("refused")
-    );
+    assert_contains(&file("refused"), "not in `sandbox.network`");
     assert_eq!((file("around").as_str(), file("out").as_str()), ("", ""));
 }
 
@@ -285,15 +279,11 @@ fn missing_bubblewrap_prevents_the_start() {
         "bubblewrap (`bwrap`) is not installed",
         "apt-get install bubblewrap",
     ] {
-        assert!(done.err.contains(message), "{}", done.err);
+        assert_contains(&done.err, message);
     }
     assert!(world.sessions("1").is_empty());
     let doctor = world.start_with(&["doctor"], &[("PATH", &bin)]).done();
-    assert!(
-        doctor.out.contains("apt-get install bubblewrap"),
-        "{}",
-        doctor.out
-    );
+    assert_contains(&doctor.out, "apt-get install bubblewrap");
 }
 
 #[test]
@@ -308,7 +298,7 @@ fn unusable_bubblewrap_is_refused_at_the_start() {
     let done = world.once();
     assert_ne!(done.code, 0);
     for message in ["No permissions to create new namespace", "user namespaces"] {
-        assert!(done.err.contains(message), "{}", done.err);
+        assert_contains(&done.err, message);
     }
     assert!(world.sessions("1").is_empty());
 }

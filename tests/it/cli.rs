@@ -212,7 +212,7 @@ fn workflow_of_symphony_is_recognized() {
     let file = world.env.work().join("WORKFLOW.md");
     std::fs::write(file, "---\ntracker: {kind: linear}\n---\nDo {{ issue.title }}.\n").unwrap();
     let refused = world.vik(&["run", "--once", "WORKFLOW.md"]).expect(3);
-    assert!(refused.err.contains("coming-from-symphony.md"), "{}", refused.err);
+    assert_contains(&refused.err, "coming-from-symphony.md");
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn broken_workflow_is_reported_with_all_its_faults() {
         "workflow.yml:4:",
         "workflow.yml:11:",
     ] {
-        assert!(done.err.contains(fault), "{fault}: {}", done.err);
+        assert_contains(&done.err, fault);
     }
     assert_settled!(&world, &done.err, "broken_workflow");
     world.vik(&["doctor", "--offline"]).expect(3);
@@ -243,15 +243,12 @@ fn broken_workflow_is_reported_with_all_its_faults() {
 fn errors_are_json_when_json_is_requested() {
     let world = World::new(&[]);
     let status = world.vik(&["status", "--json"]).expect(4).json();
-    assert_eq!(
-        (&status["schema"], &status["state"], &status["pid"]),
-        (&json!(1), &json!("not_running"), &Value::Null)
-    );
+    assert_eq!(status["schema"], 1);
+    assert_eq!(status["state"], "not_running");
+    assert_eq!(status["pid"], Value::Null);
     let error = world.vik(&["show", "1", "--json"]).expect(8).json();
-    assert_eq!(
-        (&error["schema"], &error["error"]["code"]),
-        (&json!(1), &json!("unknown_issue"))
-    );
+    assert_eq!(error["schema"], 1);
+    assert_eq!(error["error"]["code"], "unknown_issue");
     assert!(error["error"]["message"].is_string() && error["error"]["hint"].is_string());
     let error = world.vik(&["logs", "--session", "x", "--json"]).expect(8).json();
     assert_eq!(error["error"]["code"], "no_session");
@@ -316,10 +313,7 @@ fn listings_show_the_work_of_a_running_daemon() {
     assert_settled!(&world, &world.vik(&["runs"]).expect(0).out, "runs");
     let latest = world.vik(&["runs", "--limit", "1"]).expect(0).out;
     assert!(latest.contains("run ") && !latest.contains("park"), "{latest}");
-    assert!(
-        latest.contains("earlier runs are not shown; `--limit 0` shows all"),
-        "{latest}"
-    );
+    assert_contains(&latest, "earlier runs are not shown; `--limit 0` shows all");
     let all = world.vik(&["runs", "--limit", "0"]).expect(0).out;
     assert_eq!(all, world.vik(&["runs", "--limit", "3"]).expect(0).out);
     let latest = world.vik(&["runs", "--json", "--limit", "2"]).expect(0).json();
@@ -344,7 +338,7 @@ fn listings_show_the_work_of_a_running_daemon() {
     let none = world.vik(&["runs", "--agent", "nobody"]).expect(0).out;
     assert_eq!(none, "no runs match\n");
     let wrong = world.vik(&["runs", "--outcome", "fine"]).expect(2).err;
-    assert!(wrong.contains("timed_out"), "{wrong}");
+    assert_contains(&wrong, "timed_out");
     assert_settled!(&world, &world.vik(&["show", "park"]).expect(0).out, "show");
     assert_settled!(
         &world,
@@ -402,10 +396,8 @@ fn listings_show_the_work_of_a_running_daemon() {
     }
     let session = runs[2]["attempts"][0]["session_id"].as_str().unwrap();
     let by_session = world.vik(&["logs", "--session", &session[..20], "--json"]);
-    assert!(
-        by_session.code == 0 && by_session.out.contains("make check"),
-        "{by_session:?}"
-    );
+    assert_contains(&by_session.out, "make check");
+    assert!(by_session.code == 0, "{by_session:?}");
     daemon.stop().expect(0);
     // The same listing without a daemon.
     let runs = world.runs();
@@ -472,14 +464,9 @@ fn run_is_listed_after_its_files_were_removed() {
     let runs = world.runs();
     assert_eq!(runs.len(), 1);
     let attempt = &runs[0]["attempts"][0];
-    assert_eq!(
-        (
-            &runs[0]["outcome"],
-            &runs[0]["issue_title"],
-            &attempt["files_removed"]
-        ),
-        (&json!("succeeded"), &json!("Issue 1"), &json!(true))
-    );
+    assert_eq!(runs[0]["outcome"], "succeeded");
+    assert_eq!(runs[0]["issue_title"], "Issue 1");
+    assert_eq!(attempt["files_removed"], true);
 }
 
 #[test]

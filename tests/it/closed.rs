@@ -59,10 +59,7 @@ fn closed_issue_is_no_longer_parked() {
         waiting[0]["root_cause"] == json!({"issue_id": "1", "stage": "work", "reason": "attempts_used_up"})
     });
     let text = world.vik(&["explain", "2"]).out;
-    assert!(
-        text.contains("blocked by 1, which is parked: attempts_used_up"),
-        "{text}"
-    );
+    assert_contains(&text, "blocked by 1, which is parked: attempts_used_up");
     daemon.stop().expect(0);
     let text = world
         .vik(&["explain", "2"])
@@ -70,11 +67,8 @@ fn closed_issue_is_no_longer_parked() {
         .split_whitespace()
         .collect::<Vec<_>>()
         .join(" ");
-    assert!(text.contains("no daemon is running"), "{text}");
-    assert!(
-        text.contains("blocked by 1, which is parked: attempts_used_up"),
-        "{text}"
-    );
+    assert_contains(&text, "no daemon is running");
+    assert_contains(&text, "blocked by 1, which is parked: attempts_used_up");
     let daemon = world.daemon();
     world.tracker.move_to("1", "done");
     eventually("the issue has no parked stage", || {
@@ -97,18 +91,14 @@ fn explain_names_a_cycle_without_a_daemon() {
     world.tracker.set("2", "blocked_by", json!(["1"]));
     world.once().expect(10);
     let text = world.vik(&["explain", "1"]).out;
-    assert!(text.contains("these issues wait for each other: 1, 2"), "{text}");
+    assert_contains(&text, "these issues wait for each other: 1, 2");
 }
 
 #[test]
 fn run_once_reports_a_state_that_differs_only_by_case() {
     let world = World::new(&[("1", "Todo"), ("2", "elsewhere")]);
     let done = world.once().expect(8);
-    assert!(
-        done.out.contains("did you mean `todo` (stage `work`)"),
-        "{}",
-        done.out
-    );
+    assert_contains(&done.out, "did you mean `todo` (stage `work`)");
     assert!(!done.out.contains("nothing to do"), "{}", done.out);
     // A terminal state is not a spelling mistake: `--once` succeeds.
     let world = world.set("/issue/terminal_states", json!(["Todo"]));
@@ -121,8 +111,8 @@ fn run_once_reports_a_parked_issue() {
     world.once().expect(1);
     for _ in 0..2 {
         let done = world.once().expect(10);
-        assert!(done.out.contains("1 parked"), "{}", done.out);
-        assert!(done.out.contains("1 work: attempts_used_up"), "{}", done.out);
+        assert_contains(&done.out, "1 parked");
+        assert_contains(&done.out, "1 work: attempts_used_up");
         assert!(!done.out.contains("nothing to do"), "{}", done.out);
         // It still waits when the pull does not list it any more.
         world.tracker.remove("1");

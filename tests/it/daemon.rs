@@ -25,7 +25,7 @@ fn detached_daemon_is_ready_and_has_its_own_session() {
     let done = world.vik(&["run", "-d"]).expect(0);
     // A daemon that is ready answers at once.
     let pid = pid_of(&world);
-    assert!(done.out.contains(&pid.to_string()), "{}", done.out);
+    assert_contains(&done.out, &pid.to_string());
     assert_eq!(
         getsid(Some(Pid::from_raw(pid))).unwrap().as_raw(),
         pid,
@@ -59,7 +59,7 @@ fn detached_daemon_reports_why_it_cannot_start() {
     world.env.write("work/home", "in the way");
     let done = world.vik(&["run", "-d"]);
     assert_ne!(done.code, 0);
-    assert!(done.err.contains("home"), "{}", done.err);
+    assert_contains(&done.err, "home");
     world.env.assert_nothing_left();
     std::fs::remove_file(world.env.work().join("home")).unwrap();
 
@@ -68,11 +68,8 @@ fn detached_daemon_reports_why_it_cannot_start() {
         .env
         .workflow(&good.replace("\"agent\": \"a\"", "\"agent\": \"b\""));
     let done = world.vik(&["run", "-d"]).expect(3);
-    assert!(
-        done.err.contains("workflow.yml:") && done.err.contains('b'),
-        "{}",
-        done.err
-    );
+    assert_contains(&done.err, "workflow.yml:");
+    assert!(done.err.contains('b'), "{}", done.err);
     world.vik(&["status"]).expect(4);
     std::fs::remove_file(world.env.work().join("workflow.yml")).unwrap();
     world.vik(&["run", "-d"]).expect(3);
@@ -201,10 +198,8 @@ fn state_json_names_the_running_daemon() {
             .unwrap()
     };
     let daemon = world.daemon();
-    assert_eq!(
-        (&state()["state"], &state()["pid"]),
-        (&json!("running"), &json!(daemon.pid()))
-    );
+    assert_eq!(state()["state"], "running");
+    assert_eq!(state()["pid"], json!(daemon.pid()));
     assert_eq!(
         state()["workflow_path"],
         json!(world.env.work().join("workflow.yml").canonicalize().unwrap())
@@ -256,11 +251,8 @@ fn logs_are_json_when_the_workflow_sets_it() {
         assert_eq!(attempt, json!(["1", "work", 1, id]), "{line}");
     }
     let errors = lines("vik-error.log");
-    assert_eq!(
-        (&errors[0]["issue"], &errors[0]["attempt"]),
-        (&json!("1"), &json!(1)),
-        "{errors:?}"
-    );
+    assert_eq!(errors[0]["issue"], "1", "{errors:?}");
+    assert_eq!(errors[0]["attempt"], 1, "{errors:?}");
 }
 
 #[test]
@@ -270,10 +262,8 @@ fn logs_are_daily_with_separate_errors_and_retention() {
     let logs = world.home().join("logs");
     let today = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
     let all = std::fs::read_to_string(logs.join(format!("vik.log.{today}"))).unwrap();
-    assert!(
-        all.contains("attempt started") && all.contains("attempt ended"),
-        "{all}"
-    );
+    assert_contains(&all, "attempt started");
+    assert_contains(&all, "attempt ended");
     assert!(!all.contains('\x1b'));
     let errors = logs.join(format!("vik-error.log.{today}"));
     assert_eq!(std::fs::read_to_string(&errors).unwrap(), "");

@@ -137,9 +137,9 @@ fn run_once_follows_an_issue_through_all_its_stages() {
         assert_eq!(world.tracker.state(id).as_deref(), Some("done"));
         assert_eq!(world.sessions(id).len(), 2);
     }
-    assert!(done.out.contains("4 attempts: 4 succeeded"), "{}", done.out);
+    assert_contains(&done.out, "4 attempts: 4 succeeded");
     let again = world.once().expect(0);
-    assert!(again.out.contains("nothing to do"), "{}", again.out);
+    assert_contains(&again.out, "nothing to do");
     assert_eq!(world.sessions("1").len(), 2);
 }
 
@@ -171,10 +171,8 @@ fn retries_are_counted_and_their_backoff_doubles() {
     for (wait, min_wait) in waits.iter().zip([150.0, 300.0, 300.0]) {
         assert!(*wait >= min_wait - 5.0, "{waits:?}");
     }
-    assert_eq!(
-        (&run["outcome"], &run["state"]),
-        (&json!("succeeded"), &json!("ended"))
-    );
+    assert_eq!(run["outcome"], "succeeded");
+    assert_eq!(run["state"], "ended");
 }
 
 #[test]
@@ -198,10 +196,8 @@ fn run_out_of_attempts_is_parked_until_the_issue_changes() {
     };
     wait_parked(2);
     let first = parked().unwrap();
-    assert_eq!(
-        (&first["issue_id"], &first["stage"]),
-        (&json!("1"), &json!("work"))
-    );
+    assert_eq!(first["issue_id"], "1");
+    assert_eq!(first["stage"], "work");
     assert_eq!(first["reason"], "attempts_used_up");
     assert!(first["detail"].as_str().unwrap().contains("broken"), "{first}");
 
@@ -291,7 +287,7 @@ fn issue_that_vanishes_during_a_run_is_finished() {
 fn exit_0_means_nothing_to_do() {
     let world = World::new(&[("1", "done")]);
     let done = world.once().expect(0);
-    assert!(done.out.contains("nothing to do"), "{}", done.out);
+    assert_contains(&done.out, "nothing to do");
 }
 
 #[test]
@@ -303,7 +299,7 @@ fn exit_1_means_a_failed_run() {
     let done = world.once().expect(1);
     assert_eq!(world.sessions("1").len(), 2);
     assert_eq!(world.tracker.state("2").as_deref(), Some("done"));
-    assert!(done.out.contains("failed: 1 work"), "{}", done.out);
+    assert_contains(&done.out, "failed: 1 work");
 }
 
 #[test]
@@ -312,7 +308,7 @@ fn exit_3_means_an_invalid_workflow() {
         .work("agnet", json!(1))
         .set("/agents/a/runtime", json!("gpt"));
     let done = world.once().expect(3);
-    assert!(done.err.contains("gpt"), "{}", done.err);
+    assert_contains(&done.err, "gpt");
     assert!(!world.env.work().join("home").exists());
 }
 
@@ -338,7 +334,7 @@ fn exit_9_means_success_without_progress() {
         .work("hooks/after_run", json!(null))
         .attempts(1);
     let done = world.once().expect(9);
-    assert!(done.out.contains("no progress"), "{}", done.out);
+    assert_contains(&done.out, "no progress");
     let world = World::new(&[("1", "todo")]);
     world.once().expect(0);
 }
@@ -356,7 +352,7 @@ fn exit_10_means_work_is_still_waiting() {
             json!("SCRIPT: {{ 'ok' if issue.id == '2' else 'exit 3' }}"),
         );
     let done = world.once().expect(10);
-    assert!(done.out.contains("waiting: 1 work"), "{}", done.out);
+    assert_contains(&done.out, "waiting: 1 work");
     assert_eq!(world.tracker.state("2").as_deref(), Some("done"));
     // The files changed, but not the state: the issue waits for a person.
     let world = World::new(&[("1", "todo")])
@@ -385,7 +381,7 @@ fn stage_option_runs_only_the_named_stages() {
     world.vik(&["run", "--once", "--stage", "work"]).expect(0);
     assert_eq!((world.sessions("1").len(), world.sessions("2").len()), (1, 0));
     let done = world.vik(&["run", "--once", "--stage", "wrok"]).expect(2);
-    assert!(done.err.contains("work, review"), "{}", done.err);
+    assert_contains(&done.err, "work, review");
 }
 
 #[test]
@@ -420,25 +416,18 @@ fn dry_run_knows_the_ledger() {
     world.vik(&["run", "--once", "--issue", "1"]).expect(1);
     let dry = || world.vik(&["run", "--dry-run"]).expect(0).out;
     let other = world.vik(&["run", "--dry-run", "--issue", "77"]).expect(8).out;
-    assert!(
-        other.contains("not found: the pull did not return issue 77"),
-        "{other}"
-    );
+    assert_contains(&other, "not found: the pull did not return issue 77");
     let text = dry();
-    assert!(text.contains("1 would start"), "{text}");
-    assert!(text.contains("1 is held: parked (attempts_used_up)"), "{text}");
+    assert_contains(&text, "1 would start");
+    assert_contains(&text, "1 is held: parked (attempts_used_up)");
     world.vik(&["retry", "1"]).expect(0);
     let text = dry();
-    assert!(
-        text.contains("2 would start") && !text.contains("is held"),
-        "{text}"
-    );
+    assert_contains(&text, "2 would start");
+    assert!(!text.contains("is held"), "{text}");
     world.vik(&["pause"]).expect(0);
     let text = dry();
-    assert!(
-        text.contains("0 would start") && text.contains("nothing starts: "),
-        "{text}"
-    );
+    assert_contains(&text, "0 would start");
+    assert_contains(&text, "nothing starts: ");
     assert_eq!(world.sessions("1").len(), 1, "nothing was changed");
 }
 
@@ -453,7 +442,7 @@ fn dry_run_starts_nothing() {
     world.tracker.set("1", "title", json!("it's"));
     let done = world.vik(&["run", "--dry-run"]).expect(0);
     for part in ["1 would start", "Do it's", "echo 'it'\\''s'"] {
-        assert!(done.out.contains(part), "{part}: {}", done.out);
+        assert_contains(&done.out, part);
     }
     assert_eq!(world.tracker.pulls(), 1);
     assert!(!world.env.work().join("pwned").exists());

@@ -62,11 +62,9 @@ fn diff_is_the_same_before_and_after_push_merge_and_removal() {
          {{% else %}}SCRIPT: run echo two >> a && {COMMIT} -am two && git push -q origin HEAD; ok\n{{% endif %}}"
     ));
     let done = world.once().expect(0);
-    assert!(
-        done.out
-            .contains("result: issue 1 on branch vik/1: `vik diff 1`, `git merge vik/1`"),
-        "{}",
-        done.out
+    assert_contains(
+        &done.out,
+        "result: issue 1 on branch vik/1: `vik diff 1`, `git merge vik/1`",
     );
     let sessions = world.sessions("1");
     let attempts = |note: &Value| {
@@ -114,7 +112,7 @@ fn diff_is_the_same_before_and_after_push_merge_and_removal() {
     assert_eq!(files(&recorded), files(&pushed));
     assert!(recorded["note"].as_str().unwrap().contains("records"));
     let text = world.vik(&["diff", "--issue", "1", "--stat"]).expect(0).out;
-    assert!(text.contains("A     +1     -0 b\n"), "{text}");
+    assert_contains(&text, "A     +1     -0 b\n");
 }
 
 /// Returns a world in which an agent has run a command, the repository around the workflow, and the

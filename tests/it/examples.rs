@@ -91,11 +91,7 @@ fn example_finishes_its_work_and_then_has_nothing_to_do() {
     let example = Example::new();
     let first = example.vik(&["run", "--once", "workflow.example.yml"]).expect(0);
     example.env.assert_nothing_left();
-    assert!(
-        first.out.contains("6 attempts: 6 succeeded, 0 failed; "),
-        "{}",
-        first.out
-    );
+    assert_contains(&first.out, "6 attempts: 6 succeeded, 0 failed; ");
     for issue in ISSUES {
         for stage in ["implement", "review"] {
             let row = first
@@ -103,7 +99,8 @@ fn example_finishes_its_work_and_then_has_nothing_to_do() {
                 .lines()
                 .find(|row| row.split_whitespace().take(2).eq([issue, stage]));
             let row = row.unwrap_or_else(|| panic!("no row of {issue} {stage}: {}", first.out));
-            assert!(row.contains(" succeeded ") && row.contains(" $0.00 "), "{row}");
+            assert_contains(&row, " succeeded ");
+            assert_contains(&row, " $0.00 ");
             let session = row.split_whitespace().last().unwrap();
             let log = example.vik(&["logs", "-w", "workflow.example.yml", "--session", session]);
             assert!(log.expect(0).out.contains(stage), "{row}");
@@ -133,7 +130,7 @@ fn example_finishes_its_work_and_then_has_nothing_to_do() {
         );
     }
     assert_eq!(example.states(), ["done", "done", "done"]);
-    assert!(first.err.contains("▶ 1 implement (coder)"), "{}", first.err);
+    assert_contains(&first.err, "▶ 1 implement (coder)");
 
     let second = example.vik(&["run", "--once", "workflow.example.yml"]).expect(0);
     assert!(second.out.starts_with("nothing to do"), "{}", second.out);

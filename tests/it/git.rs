@@ -243,7 +243,7 @@ fn linked_work_tree_moves_only_the_branch_of_its_issue() {
     )
     .unwrap();
     let done = clone.refused(&["push", "--force"], "git_unsafe");
-    assert!(done.err.contains("no longer points to"), "{}", done.err);
+    assert_contains(&done.err, "no longer points to");
     clone.refused(&["reset", "--hard"], "git_unsafe");
 }
 
@@ -296,7 +296,7 @@ fn user_settings_apply_and_git_hooks_do_not_run() {
     )
     .unwrap();
     let done = clone.refused(&["reset", "-q", "--hard"], "git_unusable");
-    assert!(done.err.contains("filter.up.smudge"), "{}", done.err);
+    assert_contains(&done.err, "filter.up.smudge");
 }
 
 #[test]
@@ -310,11 +310,7 @@ fn workspace_without_a_record_is_refused_until_recorded() {
         .unwrap();
     std::fs::remove_file(record).unwrap();
     let done = clone.refused(&["push"], "git_no_record");
-    assert!(
-        done.err.contains("vik git --issue 1 record --url URL"),
-        "{}",
-        done.err
-    );
+    assert_contains(&done.err, "vik git --issue 1 record --url URL");
     let url = clone.up().display().to_string();
     clone
         .vik(&["record", "--url", &url, "--branch", "vik/1"])
@@ -329,18 +325,14 @@ fn workspace_without_a_record_is_refused_until_recorded() {
 fn unsafe_operations_are_refused_with_a_reason() {
     let clone = Clone::new();
     let done = clone.vik(&["gc"]).expect(2);
-    assert!(
-        done.err.contains("unknown command `gc` of `vik git`"),
-        "{}",
-        done.err
-    );
+    assert_contains(&done.err, "unknown command `gc` of `vik git`");
     // A remote among the workspaces is a repository of an agent.
     let clone = Clone::made_by(
         "git init -q --bare up && git clone -q {{ workflow_dir }}/up.git . 2>/dev/null; git remote set-url origin up 2>/dev/null || { git init -q . && git remote add origin ./up; }",
     );
     clone.commit("b", "two\n");
     let done = clone.refused(&["push", "--branch", "x"], "git_unsafe");
-    assert!(done.err.contains("inside the workspaces"), "{}", done.err);
+    assert_contains(&done.err, "inside the workspaces");
 }
 
 fn has(program: &str) -> bool {

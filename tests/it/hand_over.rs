@@ -63,8 +63,8 @@ fn failed_after_run_is_repeated_without_an_agent() {
         assert!(decided(&world, "1", &kind), "{kind:?}");
     }
     assert!(!decided(&world, "1", &DecisionKind::BackingOff));
-    assert!(done.err.contains("the tracker is down"), "{}", done.err);
-    assert!(done.err.contains("handed over by try 3"), "{}", done.err);
+    assert_contains(&done.err, "the tracker is down");
+    assert_contains(&done.err, "handed over by try 3");
     let show = world.vik(&["show", "1"]).expect(0).out;
     assert!(!show.contains("but not handed over"), "{show}");
     assert!(
@@ -82,15 +82,15 @@ fn hand_over_that_keeps_failing_parks_the_stage() {
     let done = world.once().expect(1);
     assert_eq!(tries(&world), 4);
     world.session("1").expect("succeeded", None);
-    assert!(done.out.contains("1 work: parked (hand_over)"), "{}", done.out);
+    assert_contains(&done.out, "1 work: parked (hand_over)");
     let hold = hold(&world);
     assert_eq!(hold["reason"], "parked");
     let detail = hold["detail"].as_str().unwrap();
-    assert!(
-        detail.contains("parked (hand_over): the work is done, but its hand-over failed 4 times")
-            && detail.contains("the tracker is down"),
-        "{detail}"
+    assert_contains(
+        &detail,
+        "parked (hand_over): the work is done, but its hand-over failed 4 times",
     );
+    assert_contains(&detail, "the tracker is down");
     assert!(hold["freed_by"].as_str().unwrap().contains("vik retry --agent"));
     for verb in [&["show", "1"][..], &["explain", "1"], &["logs", "--issue", "1"]] {
         let text = world.vik(verb).expect(0).out;
@@ -102,12 +102,7 @@ fn hand_over_that_keeps_failing_parks_the_stage() {
         .unwrap()
         .iter()
         .find(|one| one["kind"] == "parked");
-    assert!(
-        parked.unwrap()["detail"]
-            .as_str()
-            .unwrap()
-            .contains("the tracker is down")
-    );
+    assert_contains(parked.unwrap()["detail"].as_str().unwrap(), "the tracker is down");
     // It was parked by an earlier daemon, and nothing of it runs.
     world.once().expect(10);
     assert_eq!(tries(&world), 4);
@@ -121,7 +116,7 @@ fn retry_hands_over_again_with_the_script_of_the_edited_workflow() {
     world.put("/issue/stages/work/hooks/after_run", json!(moves));
     let daemon = world.daemon();
     let done = world.vik(&["retry", "1"]).expect(0);
-    assert!(done.out.contains("retrying 1 stage of issue 1"), "{}", done.out);
+    assert_contains(&done.out, "retrying 1 stage of issue 1");
     eventually("it is done", || {
         world.tracker.state("1").as_deref() == Some("done")
     });
@@ -148,11 +143,9 @@ fn once_does_not_wait_long_for_a_hand_over() {
     let world = world("echo retry-after: 300; exit 75");
     let done = world.once().expect(10);
     assert_eq!(tries(&world), 1);
-    assert!(
-        done.out
-            .contains("the work is done, but its hand-over failed (1 of 4 tries)"),
-        "{}",
-        done.out
+    assert_contains(
+        &done.out,
+        "the work is done, but its hand-over failed (1 of 4 tries)",
     );
     assert_eq!(runs_state(&world), "handing_over");
     // The next one does not begin before its time, and no agent runs.
@@ -184,12 +177,7 @@ fn cancelled_hand_over_is_parked_until_it_is_retried() {
         decided(&world, "1", &DecisionKind::HandOverFailed) && hold(&world)["reason"] == "hand_over"
     });
     world.vik(&["cancel", "1"]).expect(0);
-    assert!(
-        hold(&world)["detail"]
-            .as_str()
-            .unwrap()
-            .contains("parked (cancelled)")
-    );
+    assert_contains(hold(&world)["detail"].as_str().unwrap(), "parked (cancelled)");
     world.vik(&["retry", "1"]).expect(0);
     eventually("it is done", || {
         world.tracker.state("1").as_deref() == Some("done")
@@ -204,11 +192,9 @@ fn hand_over_ends_when_the_issue_is_elsewhere() {
     let world = world("MOVE\nexit 1");
     let done = world.once().expect(1);
     assert_eq!(tries(&world), 1);
-    assert!(
-        done.out
-            .contains("1 work: succeeded, but its hand-over failed; the issue has left the stage's state"),
-        "{}",
-        done.out
+    assert_contains(
+        &done.out,
+        "1 work: succeeded, but its hand-over failed; the issue has left the stage's state",
     );
     world.once().expect(0);
     assert_eq!(world.sessions("1").len(), 1);
@@ -241,7 +227,7 @@ fn interrupted_tries_are_counted() {
         daemon.done();
     }
     let done = world.once().expect(1);
-    assert!(done.out.contains("1 work: parked (hand_over)"), "{}", done.out);
+    assert_contains(&done.out, "1 work: parked (hand_over)");
     assert_eq!((tries(&world), world.sessions("1").len()), (4, 1));
     // The stage is parked without another try, so nothing waited for the end of the last one.
     eventually("the last try has ended", || world.env.leftovers().is_empty());
@@ -263,10 +249,7 @@ fn wait_that_an_earlier_try_asked_for_is_over() {
     let world =
         world("test $try != 1 || echo retry-after: 0\ntest $try = 3 || { echo failed $try; exit 1; }\nMOVE");
     let done = world.once().expect(0);
-    assert!(
-        done.err.contains("failed 2") && !done.err.contains("failed 1\n    failed 2"),
-        "{}",
-        done.err
-    );
+    assert_contains(&done.err, "failed 2");
+    assert!(!done.err.contains("failed 1\n    failed 2"), "{}", done.err);
     assert_eq!(tries(&world), 3);
 }

@@ -5,7 +5,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use crate::support::{World, alive, eventually};
+use crate::support::{World, alive, assert_contains, eventually};
 
 fn parked(world: &World) -> Vec<String> {
     let status = world.status().unwrap_or_default();
@@ -85,10 +85,7 @@ fn agent_that_succeeds_forever_stays_within_the_limits() {
     world.tracker.set("1", "title", json!("Show each and every cent"));
     parked_as(&world, "issue_limit", 6);
     let entry: Value = world.status().unwrap()["parked"][0].clone();
-    assert!(
-        entry["freed_by"].as_str().unwrap().contains("vik retry"),
-        "{entry}"
-    );
+    assert_contains(entry["freed_by"].as_str().unwrap(), "vik retry");
     world.vik(&["stop"]).expect(0);
 }
 

@@ -29,14 +29,13 @@ fn fails(world: &World, reason: &str) {
             .is_some_and(|status| status["pulls"]["failed_in_a_row"].as_u64() >= Some(3))
     });
     let status = world.status().unwrap();
-    assert_eq!(
-        (&status["last_pull"]["ok"], &status["pulls"]["ok"]),
-        (&json!(false), &json!(0))
-    );
+    assert_eq!(status["last_pull"]["ok"], false);
+    assert_eq!(status["pulls"]["ok"], 0);
     let error = status["last_pull"]["error"].as_str().unwrap();
-    assert!(error.contains(reason), "{error}");
+    assert_contains(&error, reason);
     let text = world.vik(&["status"]).expect(0).out;
-    assert!(text.contains("FAILED") && text.contains("in a row"), "{text}");
+    assert_contains(&text, "FAILED");
+    assert_contains(&text, "in a row");
     daemon.stop();
 }
 
@@ -64,7 +63,7 @@ fn warnings_of_a_successful_pull_are_logged() {
     let log: String = logs
         .map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap())
         .collect();
-    assert!(log.contains("4 of 60 requests are left"), "{log}");
+    assert_contains(&log, "4 of 60 requests are left");
     assert!(!log.contains("noise"), "{log}");
 }
 
@@ -81,13 +80,13 @@ fn failed_pull_waits_as_long_as_its_command_asks() {
         let wait = time("next_at").duration_since(time("at")).as_secs();
         assert!((299..=301).contains(&wait), "{command}: {wait}");
         let text = world.vik(&["status"]).expect(0).out;
-        assert!(text.contains("next pull in "), "{text}");
+        assert_contains(&text, "next pull in ");
         assert_eq!(pulls(&world), 1);
         world.vik(&["refresh"]).expect(0);
         eventually("a person pulls at once", || pulls(&world) == 2);
         daemon.stop();
         let done = world.once().expect(8);
-        assert!(done.err.contains("not pulling again for 5m"), "{}", done.err);
+        assert_contains(&done.err, "not pulling again for 5m");
         assert_eq!(pulls(&world), 3, "it does not wait for so long");
     }
 }
@@ -171,10 +170,8 @@ fn stalled_first_pull_does_not_block_status_or_stop() {
     world.vik(&["run", "-d"]).expect(0);
     eventually("it pulls", || pulls(&world) == 1);
     let status = world.status().unwrap();
-    assert_eq!(
-        (&status["state"], &status["last_pull"]),
-        (&json!("running"), &Value::Null)
-    );
+    assert_eq!(status["state"], "running");
+    assert_eq!(status["last_pull"], Value::Null);
     world.vik(&["stop"]).expect(0);
     world.env.assert_nothing_left();
 }
@@ -193,11 +190,9 @@ fn invalid_items_are_skipped_with_a_reason() {
         .attempts(1);
     let done = world.once().expect(0);
     assert_eq!(done.err.matches("skipped").count(), 11, "{}", done.err);
-    assert!(
-        done.err
-            .contains("issue c: `title` is ignored: expected a string, found a number"),
-        "{}",
-        done.err
+    assert_contains(
+        &done.err,
+        "issue c: `title` is ignored: expected a string, found a number",
     );
     for reason in [
         "it has no `state`",
@@ -205,7 +200,7 @@ fn invalid_items_are_skipped_with_a_reason() {
         "it has no `id`",
         "an earlier item has the same id",
     ] {
-        assert!(done.err.contains(reason), "{reason}: {}", done.err);
+        assert_contains(&done.err, reason);
     }
     let first = |id: &str| {
         world
@@ -234,10 +229,8 @@ fn pull_of_ten_thousand_issues_is_accepted() {
     );
     let daemon = world.daemon();
     let status = world.status().unwrap();
-    assert_eq!(
-        (&status["last_pull"]["issues"], &status["last_pull"]["skipped"]),
-        (&json!(10_000), &json!(0))
-    );
+    assert_eq!(status["last_pull"]["issues"], json!(10_000));
+    assert_eq!(status["last_pull"]["skipped"], 0);
     eventually("the one runs", || {
         world.sessions("9999").len() == 1 && world.workspace("9999").join("up").exists()
     });
@@ -281,10 +274,8 @@ fn pull_runs_beside_the_workflow_with_the_daemon_environment() {
     let work = world.env.work().canonicalize().unwrap();
     assert_eq!(world.env.read("work/where").trim(), work.to_str().unwrap());
     let env = world.env.read("work/env");
-    assert!(
-        env.contains("MY_TOKEN=secret\n")
-            && env.contains(&format!("VIK_ISSUES_DIR={}/issues\n", work.display()))
-    );
+    assert_contains(&env, "MY_TOKEN=secret\n");
+    assert_contains(&env, &format!("VIK_ISSUES_DIR={}/issues\n", work.display()));
 }
 
 #[test]
@@ -320,21 +311,18 @@ fn field_of_a_wrong_type_is_reported_and_may_hold_its_issue() {
         "issue 2: `blocked_by` contains an entry that is not an id",
     ];
     for warning in warnings {
-        assert!(dry.err.contains(warning), "{}", dry.err);
+        assert_contains(&dry.err, warning);
     }
     let daemon = world.daemon();
     eventually("the first issue ran", || !world.sessions("1").is_empty());
     let status = world.status().unwrap();
     let text = world.vik(&["status"]).expect(0).out;
     for warning in warnings {
-        assert!(
-            status["last_pull"]["warnings"].to_string().contains(warning),
-            "{status}"
-        );
-        assert!(text.contains(warning), "{text}");
+        assert_contains(&status["last_pull"]["warnings"].to_string(), warning);
+        assert_contains(&text, warning);
     }
     let why = world.vik(&["explain", "2"]).out;
-    assert!(why.contains("an invalid entry in `blocked_by`"), "{why}");
+    assert_contains(&why, "an invalid entry in `blocked_by`");
     assert!(world.sessions("2").is_empty());
     daemon.stop();
 }

@@ -48,32 +48,28 @@ fn message_to_a_running_agent_waits_is_listed_and_withdrawn() {
         .post(PATH, &json!({"text": "two\nlines", "interrupt": true}))
         .expect_status(202)
         .json();
-    assert_eq!(
-        (&sent["text"], &sent["interrupt"]),
-        (&json!("two\nlines"), &json!(true))
-    );
+    assert_eq!(sent["text"], "two\nlines");
+    assert_eq!(sent["interrupt"], true);
     assert_eq!(sent["delivery"]["stage"], "work", "{sent}");
     assert_eq!(texts(&world), ["use the other table", "two\nlines"]);
     let first = &waiting(&world)[0];
     assert!(first["by"].as_str().unwrap().contains("command line"), "{first}");
     assert!(!first["session_id"].is_null(), "{first}");
     let shown = world.vik(&["message", "1", "--list"]).expect(0).out;
-    assert!(shown.contains("  | two\n  | lines\n"), "{shown}");
+    assert_contains(&shown, "  | two\n  | lines\n");
     for message in waiting(&world) {
         let id = message["id"].as_str().unwrap().to_owned();
         world.vik(&["message", "1", "--withdraw", &id]).expect(0);
         let again = world.vik(&["message", "1", "--withdraw", &id]).expect(8);
-        assert!(again.err.contains("no such message waits"), "{}", again.err);
+        assert_contains(&again.err, "no such message waits");
         let reply = client(&world).request("DELETE", &format!("{PATH}/{id}"), None);
         assert_eq!(reply.expect_status(404).json()["code"], "message_not_waiting");
     }
     assert_eq!(texts(&world), [""; 0]);
     let explained = world.vik(&["explain", "1", "--json"]).expect(0).json();
     let decisions = explained["decisions"].to_string();
-    assert!(
-        decisions.contains("withdraw_message") && decisions.contains("a person (API token"),
-        "{decisions}"
-    );
+    assert_contains(&decisions, "withdraw_message");
+    assert_contains(&decisions, "a person (API token");
     assert!(
         !decisions.contains("other table"),
         "the transcript has the text: {decisions}"
@@ -106,7 +102,7 @@ fn bad_messages_are_refused_and_change_nothing() {
         .expect_status(404);
     world.vik(&["message", "9", "a"]).expect(8);
     let empty = world.vik(&["message", "1", " "]).expect(2);
-    assert!(empty.err.contains("the message is empty"), "{}", empty.err);
+    assert_contains(&empty.err, "the message is empty");
     world.vik(&["message", "1", "--file", "missing.txt"]).expect(1);
     world.vik(&["message", "1", "a", "--list"]).expect(2);
     world.vik(&["message", "--issue", "1", "a", "--list"]).expect(2);
@@ -152,7 +148,7 @@ fn agent_cannot_send_messages() {
     eventually("the agent has tried", || world.workspace("1").join("up").exists());
     assert!(world.workspace("1").join("tried").exists());
     let refused = world.workspace_file("1", "refused");
-    assert!(refused.contains("agents must not control"), "{refused}");
+    assert_contains(&refused, "agents must not control");
     assert_eq!(texts(&world), [""; 0]);
     std::fs::write(world.workspace("1").join("go"), "").unwrap();
     daemon.stop().expect(0);
@@ -165,7 +161,7 @@ fn message_without_a_daemon_waits_for_the_next_attempt() {
     std::fs::write(world.env.work().join("text"), "from a file\r\n").unwrap();
     let file = world.env.work().join("text").display().to_string();
     let sent = world.vik(&["message", "1", "--file", &file]).expect(0);
-    assert!(sent.out.contains("waits: no daemon is running"), "{}", sent.out);
+    assert_contains(&sent.out, "waits: no daemon is running");
     world.vik(&["message", "1", "second"]).expect(0);
     world.vik(&["message", "9", "a"]).expect(8);
     world.vik(&["message", "1", "a\u{7}"]).expect(2);
@@ -210,10 +206,10 @@ fn message_in_a_prompt_waits_until_a_model_has_answered() {
     let page = world.vik(&["message", "1", "--list", "--json"]).expect(0).json();
     assert_eq!(page["messages"][0]["in_prompt"], true, "{page}");
     let shown = world.vik(&["message", "1", "--list"]).expect(0).out;
-    assert!(shown.contains("delivered, not taken"), "{shown}");
+    assert_contains(&shown, "delivered, not taken");
     let id = page["messages"][0]["id"].as_str().unwrap();
     let done = world.vik(&["message", "1", "--withdraw", id]).expect(1);
-    assert!(done.err.contains("may have read"), "{}", done.err);
+    assert_contains(&done.err, "may have read");
     std::fs::write(go, "").unwrap();
     eventually("the issue is done", || {
         world.tracker.state("1").as_deref() == Some("done")
@@ -239,20 +235,12 @@ fn messages_and_takeovers_of_a_finished_issue_are_refused_with_its_state() {
         page.code == 8
     });
     let refused = world.vik(&["message", "1", "a"]).expect(1);
-    assert!(
-        refused.err.contains("the terminal state `done`"),
-        "{}",
-        refused.err
-    );
+    assert_contains(&refused.err, "the terminal state `done`");
     for verb in ["takeover", "pause"] {
         let refused = world.vik(&[verb, "2"]).expect(8);
-        assert!(
-            refused.err.contains("its last known state is `done`"),
-            "{}",
-            refused.err
-        );
+        assert_contains(&refused.err, "its last known state is `done`");
     }
     let unknown = world.vik(&["message", "9", "a"]).expect(8);
-    assert!(unknown.err.contains("unknown issue `9`"), "{}", unknown.err);
+    assert_contains(&unknown.err, "unknown issue `9`");
     daemon.stop().expect(0);
 }

@@ -22,20 +22,13 @@ fn hold_detail(world: &World) -> String {
 fn retry_frees_a_parked_stage_for_the_next_run() {
     let world = parked();
     let done = world.vik(&["retry", "1"]).expect(0);
-    assert!(done.out.contains("retrying 1 stage of issue 1"), "{}", done.out);
-    assert!(
-        done.err.contains("no daemon is running: recorded"),
-        "{}",
-        done.err
-    );
+    assert_contains(&done.out, "retrying 1 stage of issue 1");
+    assert_contains(&done.err, "no daemon is running: recorded");
     let again = world.vik(&["retry", "1"]).expect(0);
-    assert!(again.out.contains("nothing to retry"), "{}", again.out);
+    assert_contains(&again.out, "nothing to retry");
     assert_eq!(world.sessions("1").len(), 1, "nothing is started");
     let explained = world.vik(&["explain", "1"]).expect(0).out;
-    assert!(
-        explained.contains("command line, without a daemon"),
-        "{explained}"
-    );
+    assert_contains(&explained, "command line, without a daemon");
     world.script("ok").once().expect(0);
 }
 
@@ -48,7 +41,7 @@ fn pause_and_resume_hold_and_free_the_next_run() {
     assert!(world.sessions("1").is_empty());
     world.vik(&["resume"]).expect(0);
     let again = world.vik(&["resume"]).expect(0);
-    assert!(again.out.contains("nothing to do"), "{}", again.out);
+    assert_contains(&again.out, "nothing to do");
     world.once().expect(0);
 }
 
@@ -63,7 +56,7 @@ fn start_is_approved_or_denied() {
             .work("approve", json!({"before": true}));
         world.once().expect(10);
         let reason = hold_detail(&world);
-        assert!(reason.contains("a person must approve the start"), "{reason}");
+        assert_contains(&reason, "a person must approve the start");
         let wrong = world.vik(&["approve", "1", "--request", "another"]).expect(1);
         assert!(!wrong.err.is_empty());
         world.vik(args).expect(0);
@@ -96,16 +89,12 @@ fn result_is_approved_or_denied() {
         daemon.signal(Signal::SIGKILL);
         let _ = daemon.done();
         let reason = hold_detail(&world);
-        assert!(reason.contains("a person must approve the result"), "{reason}");
+        assert_contains(&reason, "a person must approve the result");
         world.vik(&["approve", "1", "--request", "another"]).expect(1);
         let mut args = vec![answer[0], "1"];
         args.extend(&answer[1..]);
         let done = world.vik(&args).expect(0);
-        assert!(
-            done.err.contains("no daemon is running: recorded"),
-            "{}",
-            done.err
-        );
+        assert_contains(&done.err, "no daemon is running: recorded");
         // It has its answer: no other one replaces it.
         for verb in ["approve", "deny"] {
             world.vik(&[verb, "1"]).expect(1);
@@ -149,7 +138,7 @@ fn cancel_parks_what_waits() {
     world.once().expect(10);
     world.vik(&["cancel", "1"]).expect(0);
     let reason = hold_detail(&world);
-    assert!(reason.contains("cancelled"), "{reason}");
+    assert_contains(&reason, "cancelled");
 }
 
 #[test]
@@ -180,7 +169,7 @@ fn unknown_issue_and_broken_workflow_change_nothing() {
     for verb in ["retry", "approve", "deny"] {
         let refused = world.vik(&[verb, "1", "--stage", "wrok"]).expect(2);
         let message = "the workflow has no stage `wrok`\n  hint: known stages: work";
-        assert!(refused.err.contains(message), "{}", refused.err);
+        assert_contains(&refused.err, message);
     }
     std::fs::write(world.env.work().join("workflow.yml"), "agents: [").unwrap();
     world.vik(&["retry", "1"]).expect(3);
@@ -220,7 +209,7 @@ fn agent_that_outlives_its_daemon_is_refused() {
         world.workspace("1").join("tried").exists()
     });
     let refused = world.workspace_file("1", "refused");
-    assert!(refused.contains("agents must not control"), "{refused}");
+    assert_contains(&refused, "agents must not control");
     std::fs::write(world.workspace("1").join("end"), "").unwrap();
     world.once().expect(0);
 }

@@ -70,7 +70,7 @@ fn more_issues_than_files_allow_wait_and_are_done() {
         })
     });
     let explained = world.vik(&["explain", "5"]).expect(0).out;
-    assert!(explained.contains(reason), "{explained}");
+    assert_contains(&explained, reason);
     let pulls = world.tracker.pulls();
     eventually("more pulls", || world.tracker.pulls() > pulls + 2);
     assert_eq!(up(&world, &issues), 2);

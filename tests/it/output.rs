@@ -131,7 +131,7 @@ fn endless_lines_of_ten_agents_end_at_their_disk_limit() {
             let session = world.session(issue);
             let ended = session.expect("failed", Some("agent"));
             let reason = ended["reason"].as_str().unwrap();
-            assert!(reason.contains("(`sandbox.disk`)"), "{reason}");
+            assert_contains(&reason, "(`sandbox.disk`)");
             assert!(session.raw().len() < 400 << 20);
             std::fs::remove_file(session.file(".raw.jsonl")).unwrap();
         }
@@ -162,7 +162,7 @@ fn agents_that_fill_the_disk_fail_and_the_daemon_survives() {
                 for attempt in run["attempts"].as_array().unwrap() {
                     assert_eq!(attempt["outcome"], "failed", "{attempt:#}");
                     let reason = attempt["reason"].as_str().unwrap();
-                    assert!(reason.contains("disk"), "{reason}");
+                    assert_contains(&reason, "disk");
                 }
             }
             let sessions = ten().into_iter().flat_map(|(issue, _)| world.sessions(issue));
@@ -323,16 +323,14 @@ fn logs_show_hooks_where_they_ran() {
     let last = world.vik(&["logs", "--json", "--tail", "1"]).expect(0).out;
     assert_eq!(json.lines().last(), Some(last.trim_end()));
     let tail = world.vik(&["logs", "--tail", "1"]).expect(0).out;
-    assert!(
-        !tail.contains("prepared") && tail.contains("cannot move"),
-        "{tail}"
-    );
+    assert_contains(&tail, "cannot move");
+    assert!(!tail.contains("prepared"), "{tail}");
     let none = world.vik(&["logs", "--json", "--since", "2100-01-01"]).expect(0);
     assert_eq!((none.out.as_str(), none.err.as_str()), ("", ""));
     let of_stage = world.vik(&["logs", "--issue", "1", "--stage", "work"]).expect(0);
     assert_eq!(of_stage.out, text);
     let unknown = world.vik(&["logs", "1", "--stage", "other"]).expect(8);
-    assert!(unknown.err.contains("no matching session"), "{}", unknown.err);
+    assert_contains(&unknown.err, "no matching session");
     let newest = world.vik(&["logs"]).expect(0).err;
     assert!(
         newest.starts_with("the newest of 2 sessions, of issue "),

@@ -125,9 +125,9 @@ fn allowed_outputs_are_applied_in_order_and_recorded() {
         format!("{STATE}\n{}\n{key} 1 {key} review\n", folder.display())
     );
     let prompt = session.text(".prompt.md");
-    assert!(
-        prompt.contains("- `{\"kind\":\"label\",\"label\":\"…\"}`: a label for the issue; 2 at most, one of: needs-review, area/*"),
-        "{prompt}"
+    assert_contains(
+        &prompt,
+        "- `{\"kind\":\"label\",\"label\":\"…\"}`: a label for the issue; 2 at most, one of: needs-review, area/*",
     );
     // The folder of the agent is removed; its requests and their results are kept.
     assert!(!session.file(".outputs").exists());
@@ -137,14 +137,12 @@ fn allowed_outputs_are_applied_in_order_and_recorded() {
     );
     let outputs = asking.world.runs()[0]["attempts"][0]["outputs"].clone();
     assert_eq!(outputs.as_array().unwrap().len(), 3);
-    assert_eq!(
-        (&outputs[1]["kind"], &outputs[1]["progress"]),
-        (&json!("label"), &json!("applied"))
-    );
+    assert_eq!(outputs[1]["kind"], "label");
+    assert_eq!(outputs[1]["progress"], "applied");
     let show = asking.world.vik(&["show", "1"]).expect(0).out;
-    assert!(show.contains("state applied: review"), "{show}");
+    assert_contains(&show, "state applied: review");
     let logs = asking.world.vik(&["logs", "--issue", "1"]).expect(0).out;
-    assert!(logs.contains("✓ label applied  area/ui"), "{logs}");
+    assert_contains(&logs, "✓ label applied  area/ui");
 }
 
 #[test]
@@ -198,11 +196,9 @@ fn refused_line_refuses_all_and_is_fed_back_to_the_agent() {
         );
         sessions[1].expect("succeeded", None);
         let prompt = sessions[1].text(".prompt.md");
-        assert!(
-            prompt.contains(&format!(
-                "is refused, and none of it was done:\n- line 2: {why}\n"
-            )),
-            "{prompt}"
+        assert_contains(
+            &prompt,
+            &format!("is refused, and none of it was done:\n- line 2: {why}\n"),
         );
         assert_eq!(
             asking.text("done"),
@@ -355,7 +351,7 @@ fn agent_sees_no_credential_and_commands_have_theirs() {
         ] {
             assert!(!text.contains(hidden), "{seen} has {hidden}:\n{text}");
         }
-        assert!(text.contains("VIK_STAGE=work"), "{text}");
+        assert_contains(&text, "VIK_STAGE=work");
     }
     let text = asking.world.workspace_file("1", "env");
     for setting in [
@@ -363,7 +359,7 @@ fn agent_sees_no_credential_and_commands_have_theirs() {
         "GIT_SSH_COMMAND=false",
         "GIT_ASKPASS=false",
     ] {
-        assert!(text.contains(setting), "{text}");
+        assert_contains(&text, setting);
     }
     assert_eq!(asking.world.workspace_file("1", "helper"), "\n");
     assert_eq!(asking.world.workspace_file("1", "hosts"), "");
@@ -419,7 +415,7 @@ fn agent_with_access_to_a_credential_is_not_started() {
     let asking = Asking::with(World::new(&[("1", "todo")]));
     let world = asking.world.set("/agents/a/sandbox", json!("off"));
     let doctor = world.vik(&["run", "--once"]).expect(3);
-    assert!(doctor.err.contains("output_sandbox"), "{}", doctor.err);
+    assert_contains(&doctor.err, "output_sandbox");
 }
 
 /// Returns the workflows of the documentation page.
@@ -468,5 +464,5 @@ fn documented_example_with_files_runs() {
     assert_eq!(shown["state"], "review");
     assert!(shown.to_string().contains("It is done."), "{shown}");
     let list = vik(&["issue", "list", "--state", "triage"]);
-    assert!(list.contains("The footer"), "{list}");
+    assert_contains(&list, "The footer");
 }

@@ -151,10 +151,7 @@ fn hidden_place_is_writable_only_if_it_is_readable() {
     let closed = world(script).set("/agents/a/sandbox", json!({"write": ["~/.ssh"]}));
     closed.once();
     let why = closed.session("1").ended().to_string();
-    assert!(
-        why.contains("is hidden from agents; list it under `read`"),
-        "{why}"
-    );
+    assert_contains(&why, "is hidden from agents; list it under `read`");
     let open = world(script).set(
         "/agents/a/sandbox",
         json!({"write": ["~/.ssh"], "read": ["~/.ssh"]}),
@@ -194,7 +191,7 @@ fn private_home_is_per_issue_and_its_login_is_shared() {
         assert!(file("login").contains(token), "{issue}: {}", file("login"));
     }
     let kept = std::fs::read_to_string(profile.join("auth.json")).unwrap();
-    assert!(kept.contains("new"), "{kept}");
+    assert_contains(&kept, "new");
 }
 
 pub fn git(folder: &Path, line: &str) -> String {
@@ -304,7 +301,7 @@ fn forged_objects_of_a_linked_work_tree_are_refused() {
     );
     let ended = world.session("1").expect("failed", Some("agent"));
     let reason = ended["reason"].as_str().unwrap();
-    assert!(reason.contains("cannot copy"), "{reason}");
+    assert_contains(&reason, "cannot copy");
     assert_eq!(git(&main, "git rev-parse vik/1"), before);
     let real = world.workspace_file("1", "real");
     let found = git(

@@ -99,7 +99,7 @@ fn row_03_link_in_place_of_a_workspace_is_refused() {
     let done = world.once().expect(1);
     assert!(list(&outside).is_empty());
     world.session("1").expect("failed", Some("hook"));
-    assert!(done.err.contains("a link"), "{}", done.err);
+    assert_contains(&done.err, "a link");
 }
 
 #[test]
@@ -114,10 +114,8 @@ fn row_04_invalid_item_is_skipped_and_reported() {
     );
     let daemon = world.daemon();
     let status = world.status().unwrap();
-    assert_eq!(
-        (&status["last_pull"]["ok"], &status["last_pull"]["skipped"]),
-        (&json!(true), &json!(1))
-    );
+    assert_eq!(status["last_pull"]["ok"], true);
+    assert_eq!(status["last_pull"]["skipped"], 1);
     eventually("the good one ran", || {
         world.sessions("2").len() == 1 && world.status().unwrap()["sessions"] == json!([])
     });
@@ -140,13 +138,7 @@ fn row_05_run_with_only_failed_pulls_fails() {
     let daemon = world.daemon();
     let status = world.status().unwrap();
     assert_eq!(status["last_pull"]["ok"], false);
-    assert!(
-        status["last_pull"]["error"]
-            .as_str()
-            .unwrap()
-            .contains("no network"),
-        "{status}"
-    );
+    assert_contains(status["last_pull"]["error"].as_str().unwrap(), "no network");
     eventually("failures are counted", || {
         world.status().unwrap()["pulls"]["failed_in_a_row"].as_u64() >= Some(3)
     });
@@ -163,10 +155,8 @@ fn row_06_success_without_a_state_change_is_parked() {
         world.status().unwrap()["parked"][0]["issue_id"] == "1"
     });
     let parked = &world.status().unwrap()["parked"][0];
-    assert_eq!(
-        (&parked["stage"], &parked["reason"]),
-        (&json!("work"), &json!("no_progress"))
-    );
+    assert_eq!(parked["stage"], "work");
+    assert_eq!(parked["reason"], "no_progress");
     assert!(parked["freed_by"].is_string() && parked["since"].is_string() && parked["detail"].is_string());
     let pulls = world.tracker.pulls();
     eventually("more pulls came", || world.tracker.pulls() >= pulls + 5);
@@ -319,14 +309,14 @@ fn row_13_port_is_served_with_a_token_required() {
         .as_str()
         .unwrap()
         .to_owned();
-    assert!(output.contains(&address), "{output}");
+    assert_contains(&output, &address);
     let _ = vik_testkit::HttpClient::tcp(&address)
         .get("/api/v1/state")
         .expect_status(401);
     world.vik(&["stop"]).expect(0);
     // An address without a port would never be served.
     let done = world.vik(&["run", "--bind-address", "::1"]).expect(2);
-    assert!(done.err.contains("--port"), "{}", done.err);
+    assert_contains(&done.err, "--port");
 }
 
 #[test]
@@ -367,10 +357,7 @@ fn row_15_incomplete_workspace_is_created_again() {
     world.once().expect(0);
     let sessions = world.sessions("1");
     let failed = sessions[0].expect("failed", Some("hook"));
-    assert!(
-        failed["reason"].as_str().unwrap().contains("cannot clone"),
-        "{failed}"
-    );
+    assert_contains(failed["reason"].as_str().unwrap(), "cannot clone");
     assert!(
         !sessions[0].file(".raw.jsonl").exists(),
         "no agent was started in the half-made workspace"
@@ -388,10 +375,8 @@ fn row_16_error_in_the_result_is_a_failure() {
     world.once().expect(1);
     let session = world.session("1");
     let ended = session.ended();
-    assert_eq!(
-        (&ended["outcome"], &ended["exit_code"]),
-        (&json!("failed"), &json!(0))
-    );
+    assert_eq!(ended["outcome"], "failed");
+    assert_eq!(ended["exit_code"], 0);
     assert!(ended["reason"].as_str().unwrap().contains("it broke"), "{ended}");
     assert_eq!(world.tracker.state("1").as_deref(), Some("todo"));
 }
@@ -404,14 +389,9 @@ fn row_17_usage_reported_twice_counts_once() {
         .script(&format!("start; message hi\n{line}\n{line}"));
     world.once().expect(0);
     let usage = &world.session("1").ended()["usage"];
-    assert_eq!(
-        (
-            &usage["input_tokens"],
-            &usage["cached_input_tokens"],
-            &usage["output_tokens"]
-        ),
-        (&json!(100), &json!(40), &json!(7))
-    );
+    assert_eq!(usage["input_tokens"], 100);
+    assert_eq!(usage["cached_input_tokens"], 40);
+    assert_eq!(usage["output_tokens"], 7);
 }
 
 #[test]
@@ -425,14 +405,8 @@ fn row_18_stderr_is_kept_and_its_tail_shown() {
     let ended = session.expect("failed", Some("agent"));
     assert_eq!(ended["exit_code"], 3);
     assert!(ended["reason"].as_str().unwrap().contains("the disk is on fire"));
-    assert!(done.err.contains("the disk is on fire"), "{}", done.err);
-    assert!(
-        world
-            .vik(&["show", "1"])
-            .expect(0)
-            .out
-            .contains("the disk is on fire")
-    );
+    assert_contains(&done.err, "the disk is on fire");
+    assert_contains(&world.vik(&["show", "1"]).expect(0).out, "the disk is on fire");
 }
 
 #[test]
@@ -455,7 +429,7 @@ fn row_19_timeouts_are_set_in_the_workflow() {
         .set("/issues/pull/command", json!("sleep 600"))
         .set("/issues/pull/timeout", json!("200ms"));
     let done = world.once().expect(8);
-    assert!(done.out.contains("200ms"), "{}", done.out);
+    assert_contains(&done.out, "200ms");
     assert!(started.elapsed() < Duration::from_secs(60));
 }
 

@@ -38,20 +38,16 @@ fn answer_continues_the_conversation_and_uses_up_no_attempt() {
     let world = asking().attempts(1);
     let daemon = world.daemon();
     let question = asked(&world);
-    assert_eq!(
-        (&question["text"], &question["choices"], &question["needs_person"]),
-        (&json!("Which table?"), &json!(["old", "new"]), &json!(false)),
-        "{question}"
-    );
+    assert_eq!(question["text"], "Which table?", "{question}");
+    assert_eq!(question["choices"], json!(["old", "new"]), "{question}");
+    assert_eq!(question["needs_person"], false, "{question}");
     world.sessions("1")[0].expect("asked", None);
     assert_eq!(hold(&world)["reason"], "question");
     let status = world.vik(&["status"]).expect(0).out;
-    assert!(
-        status.contains("QUESTIONS OF AGENTS") && status.contains("2. new"),
-        "{status}"
-    );
+    assert_contains(&status, "QUESTIONS OF AGENTS");
+    assert_contains(&status, "2. new");
     let refused = world.vik(&["answer", "1", "--choice", "3"]).expect(2);
-    assert!(refused.err.contains("no choice 3; it has 2"), "{}", refused.err);
+    assert_contains(&refused.err, "no choice 3; it has 2");
     // The question outlives the daemon, and its death.
     daemon.signal(Signal::SIGKILL);
     let _ = daemon.done();
@@ -63,10 +59,8 @@ fn answer_continues_the_conversation_and_uses_up_no_attempt() {
     let sessions = world.sessions("1");
     assert_eq!(sessions.len(), 2);
     let prompt = sessions[1].text(".prompt.md");
-    assert!(
-        prompt.contains("You asked: Which table?") && prompt.contains(":\nnew\n"),
-        "{prompt}"
-    );
+    assert_contains(&prompt, "You asked: Which table?");
+    assert_contains(&prompt, ":\nnew\n");
     assert!(
         sessions[1].of_kind("resumed").len() == 1,
         "{:?}",
@@ -99,7 +93,7 @@ fn agent_that_cannot_resume_gets_question_and_answer_beside_its_prompt() {
     done(&world);
     let prompt = world.sessions("1")[1].text(".prompt.md");
     for part in ["SCRIPT: count n", "You asked: Which table?", "neither: a view"] {
-        assert!(prompt.contains(part), "{part}: {prompt}");
+        assert_contains(&prompt, part);
     }
     daemon.stop().expect(0);
 }
@@ -133,25 +127,15 @@ fn question_without_choices_needs_a_person_and_is_answered_without_a_daemon() {
     std::fs::write(&large, vec![b'a'; 1 << 20]).unwrap();
     let large = large.display().to_string();
     let refused = world.vik(&["answer", "1", "--file", &large]).expect(2);
-    assert!(
-        refused.err.contains("1048576 bytes; at most 65536"),
-        "{}",
-        refused.err
-    );
+    assert_contains(&refused.err, "1048576 bytes; at most 65536");
     let answered = world.vik(&["answer", "1", "the new one"]).expect(0);
-    assert!(
-        answered.err.contains("recorded for the next `vik run`"),
-        "{}",
-        answered.err
-    );
+    assert_contains(&answered.err, "recorded for the next `vik run`");
     let again = world.vik(&["answer", "1", "another"]).expect(2);
-    assert!(again.err.contains("no open question"), "{}", again.err);
+    assert_contains(&again.err, "no open question");
     world.once().expect(0);
     let prompt = world.sessions("1")[1].text(".prompt.md");
-    assert!(
-        prompt.contains("the new one") && !prompt.contains("another"),
-        "{prompt}"
-    );
+    assert_contains(&prompt, "the new one");
+    assert!(!prompt.contains("another"), "{prompt}");
 }
 
 #[test]
@@ -169,22 +153,13 @@ ok"#;
     let sessions = world.sessions("1");
     let reason = |at: usize| sessions[at].expect("failed", Some("verify"))["reason"].clone();
     let first = reason(0);
-    assert!(
-        first.as_str().unwrap().contains("line 1: not valid JSON"),
-        "{first}"
-    );
+    assert_contains(first.as_str().unwrap(), "line 1: not valid JSON");
     for at in [1, 2] {
         let reason = reason(at);
-        assert!(
-            reason.as_str().unwrap().contains("cannot read the file"),
-            "{reason}"
-        );
+        assert_contains(reason.as_str().unwrap(), "cannot read the file");
     }
     let prompt = sessions[1].text(".prompt.md");
-    assert!(
-        prompt.contains("What you wrote into the file for questions is refused"),
-        "{prompt}"
-    );
+    assert_contains(&prompt, "What you wrote into the file for questions is refused");
 }
 
 #[test]
@@ -213,21 +188,15 @@ fn time_limit_answers_with_the_default_and_does_not_run_for_a_person() {
     asked(&world);
     world.vik(&["takeover", "1"]).expect(0);
     let refused = world.vik(&["answer", "1", "new"]).expect(1);
-    assert!(
-        refused.err.contains("a person has taken the issue over"),
-        "{}",
-        refused.err
-    );
+    assert_contains(&refused.err, "a person has taken the issue over");
     let before = asked(&world)["timeout"]["at"].clone();
     world.vik(&["handback", "1"]).expect(0);
     let after = asked(&world)["timeout"]["at"].clone();
     assert!(after.as_str() > before.as_str(), "{before} {after}");
     done(&world);
     let answer = &world.sessions("1")[1].of_kind("answer")[0];
-    assert_eq!(
-        (&answer["answer"], &answer["by"]),
-        (&json!("as before"), &json!("the time limit"))
-    );
+    assert_eq!(answer["answer"], "as before");
+    assert_eq!(answer["by"], "the time limit");
     daemon.stop().expect(0);
 }
 
@@ -243,7 +212,7 @@ fn agent_cannot_answer() {
     done(&world);
     assert!(world.workspace("1").join("tried").exists());
     let refused = world.workspace_file("1", "refused");
-    assert!(refused.contains("agents must not control"), "{refused}");
+    assert_contains(&refused, "agents must not control");
     daemon.stop().expect(0);
 }
 

@@ -42,13 +42,7 @@ fn invalid_edit_keeps_the_last_good_workflow() {
     world.env.write("work/workflow.yml", "issue: [");
     eventually("it is rejected", || !workflow(&world)["rejected"].is_null());
     let rejected = workflow(&world)["rejected"].clone();
-    assert!(
-        rejected["diagnostics"][0]
-            .as_str()
-            .unwrap()
-            .contains("workflow.yml"),
-        "{rejected}"
-    );
+    assert_contains(rejected["diagnostics"][0].as_str().unwrap(), "workflow.yml");
     world.tracker.move_to("1", "todo");
     eventually("the work continues", || {
         world.tracker.state("1").as_deref() == Some("done")
@@ -92,8 +86,8 @@ fn edit_takes_effect_at_once_and_is_logged_without_secrets() {
         world.tracker.state("1").as_deref() == Some("done")
     });
     let log = daemon_log(&world);
-    assert!(log.contains("issue.stages.work.when.state"), "{log}");
-    assert!(log.contains("agents.a.env.TOKEN: changed"), "{log}");
+    assert_contains(&log, "issue.stages.work.when.state");
+    assert_contains(&log, "agents.a.env.TOKEN: changed");
     assert!(!log.contains("s3cret"), "{log}");
     daemon.stop().expect(0);
 }

@@ -28,17 +28,10 @@ fn network_list_refuses_and_reports_other_hosts() {
         (file("listed").as_str(), file("direct").as_str()),
         ("open", "open")
     );
-    assert!(
-        file("refused").contains("not in `sandbox.network`"),
-        "{}",
-        file("refused")
-    );
+    assert_contains(&file("refused"), "not in `sandbox.network`");
     assert_eq!((file("around").as_str(), file("out").as_str()), ("", ""));
     let log = world.session("1").text(".jsonl");
-    assert!(
-        log.contains(&format!("the sandbox refused 127.0.0.1:{shut}")),
-        "{log}"
-    );
+    assert_contains(&log, &format!("the sandbox refused 127.0.0.1:{shut}"));
 }
 
 #[test]
@@ -85,7 +78,7 @@ fn agent_over_its_limits_is_killed_and_reported() {
             .set("/issue/stages/work/retry", json!({"max_attempts": 1}));
         world.once().expect(1);
         let log = world.session("1").text(".jsonl");
-        assert!(log.contains(message), "{log}");
+        assert_contains(&log, message);
     }
 }
 
@@ -190,11 +183,7 @@ fn program_beside_the_workflow_runs_and_cannot_be_changed() {
         std::path::Path::new(file("where").trim()),
         world.workspace("1").canonicalize().unwrap()
     );
-    assert!(
-        file("refused").contains("ermission denied"),
-        "{}",
-        file("refused")
-    );
+    assert_contains(&file("refused"), "ermission denied");
     assert!(!world.workspace("1").join("planted").exists());
     assert!(!world.env.read("work/agents/agent.sh").contains("changed\n"));
 }

@@ -125,27 +125,20 @@ fn raw_log_is_refused_when_it_cannot_be_masked() {
         .start_with(&["logs", "--raw"], &[("SOURCE", value)])
         .done()
         .expect(0);
-    assert!(raw.out.contains("it is [secret KEY]\n"), "{}", raw.out);
+    assert_contains(&raw.out, "it is [secret KEY]\n");
     let refused = world.vik(&["logs", "--raw"]).expect(1);
-    assert!(
-        refused.err.contains("a secret cannot be read") && refused.out.is_empty(),
-        "{}",
-        refused.err
-    );
+    assert_contains(&refused.err, "a secret cannot be read");
+    assert!(refused.out.is_empty(), "{}", refused.err);
     let all = world.vik(&["logs", "--raw", "--unmasked"]).expect(0);
     assert!(all.out.contains(value));
     // The events need no values, because they were masked before they were written.
     let log = world.vik(&["logs"]).expect(0);
-    assert!(log.out.contains("it is [secret KEY]"), "{}", log.out);
+    assert_contains(&log.out, "it is [secret KEY]");
     // The output of a hook is as the hook printed it.
     assert!(!log.out.contains("hook"), "{}", log.out);
-    assert!(
-        log.err.contains("the output of scripts is not shown"),
-        "{}",
-        log.err
-    );
+    assert_contains(&log.err, "the output of scripts is not shown");
     let log = world.start_with(&["logs"], &[("SOURCE", value)]).done().expect(0);
-    assert!(log.out.contains("hook [secret KEY]"), "{}", log.out);
+    assert_contains(&log.out, "hook [secret KEY]");
 }
 
 /// Kills a daemon while its agent waits, and lets the agent print its secret to the next daemon.
@@ -196,7 +189,7 @@ fn adopted_agent_without_its_secrets_is_stopped() {
         "{ended}"
     );
     let reason = ended["reason"].as_str().unwrap();
-    assert!(reason.contains("SOURCE is not set"), "{reason}");
+    assert_contains(&reason, "SOURCE is not set");
     assert_eq!(world.session("1").messages(), [""; 0]);
 }
 
@@ -224,7 +217,7 @@ fn vex_masks_the_secrets_that_vik_provides() {
     world.once();
     world.session("1").expect("succeeded", None);
     let raw = world.session("1").text(".raw.jsonl");
-    assert!(raw.contains("it is [secret DEPLOY]"), "{raw}");
+    assert_contains(&raw, "it is [secret DEPLOY]");
     assert!(!raw.contains("correct horse"), "{raw}");
     let hidden = Hidden(forms("correct horse battery"));
     let mut checked = 0;

@@ -214,7 +214,7 @@ fn agent_environment_holds_only_allowed_variables() {
     }
     let id = world.session("1").file("").to_str().unwrap().to_owned();
     let id = &id[id.len() - 36..];
-    assert!(env.contains(&format!("VIK_ATTEMPT_ID={id}")), "{env}");
+    assert_contains(&env, &format!("VIK_ATTEMPT_ID={id}"));
     assert!(workdir.exists());
     // Codex receives the key of its own provider, and no other.
     let world = World::new(&[("1", "todo")])
@@ -252,10 +252,9 @@ fn exit_record_describes_the_end_of_an_attempt() {
     world.once().expect(0);
     let session = world.session("1");
     let record = exit_record(&session);
-    assert_eq!(
-        (&record["schema"], &record["code"], &record["cause"]),
-        (&json!(1), &json!(0), &json!("exited"))
-    );
+    assert_eq!(record["schema"], 1);
+    assert_eq!(record["code"], 0);
+    assert_eq!(record["cause"], "exited");
     assert!(record["agent"]["pid"].is_i64() && record["agent"]["start_time"].is_u64());
     assert!(record["ended_at_ms"].as_u64() >= record["started_at_ms"].as_u64());
     session.expect("succeeded", None);
@@ -273,25 +272,17 @@ fn usage_is_priced_when_the_agent_reports_no_cost() {
     let done = world.once().expect(0);
     let ended = world.session("1").expect("succeeded", None);
     let usage = &ended["usage"];
-    assert_eq!(
-        (
-            &usage["input_tokens"],
-            &usage["cached_input_tokens"],
-            &usage["output_tokens"]
-        ),
-        (&json!(1_000_000), &json!(400_000), &json!(100_000))
-    );
+    assert_eq!(usage["input_tokens"], json!(1_000_000));
+    assert_eq!(usage["cached_input_tokens"], json!(400_000));
+    assert_eq!(usage["output_tokens"], json!(100_000));
     // Per million tokens: 600k fresh at 2, 400k cached at 0.5, 100k output at 10.
     assert!(
         (ended["cost_usd"].as_f64().unwrap() - 2.4).abs() < 1e-9,
         "{ended}"
     );
     assert_eq!(ended["cost_source"], "price");
-    assert!(
-        done.out.contains("$2.40") && done.out.contains("1.1M"),
-        "{}",
-        done.out
-    );
+    assert_contains(&done.out, "$2.40");
+    assert_contains(&done.out, "1.1M");
     let runs = world.runs();
     assert!((runs[0]["attempts"][0]["cost_usd"].as_f64().unwrap() - 2.4).abs() < 1e-9);
 }
@@ -323,26 +314,23 @@ fn status_follows_a_running_session() {
     ] {
         assert!(session.get(key).is_some(), "{key}: {session}");
     }
-    assert_eq!(
-        (&session["phase"], &session["attempt"], &session["model"]),
-        (&json!("running"), &json!(1), &json!("scripted"))
-    );
+    assert_eq!(session["phase"], "running");
+    assert_eq!(session["attempt"], 1);
+    assert_eq!(session["model"], "scripted");
     assert_eq!(world.runs()[0]["state"], "running");
     // A log can be read while it grows.
     let log = world.vik(&["logs", "--issue", "1", "--json"]).expect(0).out;
+    assert_contains(&log, "\"hi\"");
     assert!(
         log.lines()
-            .all(|line| serde_json::from_str::<Value>(line).is_ok())
-            && log.contains("\"hi\""),
+            .all(|line| serde_json::from_str::<Value>(line).is_ok()),
         "{log}"
     );
     let follow = world.start(&["logs", "-f", "--issue", "1"]);
     std::fs::write(world.workspace("1").join("go"), "").unwrap();
     let followed = follow.done().expect(0).out;
-    assert!(
-        followed.contains("make check") && followed.contains("■ succeeded"),
-        "{followed}"
-    );
+    assert_contains(&followed, "make check");
+    assert_contains(&followed, "■ succeeded");
     daemon.stop().expect(0);
 }
 

@@ -116,24 +116,13 @@ fn completions_can_be_set_up_for_each_shell() {
 fn manual_has_a_page_for_each_command() {
     let world = World::new(&[]);
     let page = world.vik(&["man", "run"]).expect(0).out;
-    assert!(
-        page.contains(".TH vik-run 1") && page.contains(".SH EXAMPLES\n.nf\nvik run"),
-        "{page}"
+    assert_contains(&page, ".TH vik-run 1");
+    assert_contains(&page, ".SH EXAMPLES\n.nf\nvik run");
+    assert_contains(
+        &world.vik(&["man", "issue", "new"]).expect(0).out,
+        ".TH vik-issue-new 1",
     );
-    assert!(
-        world
-            .vik(&["man", "issue", "new"])
-            .expect(0)
-            .out
-            .contains(".TH vik-issue-new 1")
-    );
-    assert!(
-        world
-            .vik(&["man", "vex"])
-            .expect(0)
-            .out
-            .contains(r"vik\-vex\-exec(1)")
-    );
+    assert_contains(&world.vik(&["man", "vex"]).expect(0).out, r"vik\-vex\-exec(1)");
     let wrong = world.vik(&["man", "issue", "nothing"]).expect(2);
     assert!(wrong.err.contains("no command `vik issue nothing`") && wrong.out.is_empty());
     world.vik(&["man", "--dir", "share/man1"]).expect(0);

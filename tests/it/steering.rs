@@ -51,16 +51,14 @@ fn pause_holds_all_work_until_continue() {
     let world = World::new(&[]);
     let daemon = world.daemon();
     let output = world.vik(&["pause"]).expect(0).out;
-    assert!(output.contains("paused"), "{output}");
+    assert_contains(&output, "paused");
     world.tracker.add("1", "One", "todo");
     held_by(&world, "1", "paused");
     assert_eq!(world.status().unwrap()["paused"], true);
     assert!(world.vik(&["status"]).expect(0).out.contains("PAUSED"));
     let text = world.vik(&["explain", "1"]).expect(0).out;
-    assert!(
-        text.contains("Not running") && text.contains("`vik resume`"),
-        "{text}"
-    );
+    assert_contains(&text, "Not running");
+    assert_contains(&text, "`vik resume`");
     assert!(world.sessions("1").is_empty());
     // The pause outlives the daemon.
     daemon.stop().expect(0);
@@ -69,7 +67,7 @@ fn pause_holds_all_work_until_continue() {
     world.vik(&["continue"]).expect(0);
     moved(&world, "1");
     let again = world.vik(&["continue"]).expect(0).out;
-    assert!(again.contains("nothing to do"), "{again}");
+    assert_contains(&again, "nothing to do");
     daemon.stop().expect(0);
 }
 
@@ -85,11 +83,8 @@ fn pause_of_an_issue_lets_its_running_attempt_finish() {
     moved(&world, "1");
     for verb in ["pause", "resume", "cancel", "retry"] {
         let done = world.vik(&[verb, "none"]).expect(8);
-        assert!(
-            done.err.contains("`none`") && done.err.contains("hint"),
-            "{}",
-            done.err
-        );
+        assert_contains(&done.err, "`none`");
+        assert_contains(&done.err, "hint");
     }
     daemon.stop().expect(0);
 }
@@ -100,7 +95,7 @@ fn cancelled_issue_stays_parked_until_retry() {
     let daemon = world.daemon();
     up(&world, 1);
     let output = world.vik(&["cancel", "1"]).expect(0).out;
-    assert!(output.contains("vik retry 1"), "{output}");
+    assert_contains(&output, "vik retry 1");
     held_by(&world, "1", "parked");
     world.sessions("1")[0].expect("cancelled", None);
     let parked = &world.status().unwrap()["parked"][0];
@@ -108,10 +103,10 @@ fn cancelled_issue_stays_parked_until_retry() {
     assert!(parked["freed_by"].as_str().unwrap().contains("vik retry"));
     std::fs::remove_file(world.workspace("1").join("up")).unwrap();
     let output = world.vik(&["retry", "1", "--stage", "other"]).expect(2).err;
-    assert!(output.contains("the workflow has no stage `other`"), "{output}");
+    assert_contains(&output, "the workflow has no stage `other`");
     held_by(&world, "1", "parked");
     let output = world.vik(&["retry", "1", "--attempts", "20"]).expect(0).out;
-    assert!(output.contains("another 20 attempts"), "{output}");
+    assert_contains(&output, "another 20 attempts");
     up(&world, 2);
     let explained = explain(&world, "1");
     assert_eq!(explained["now"]["stages"][0]["state"], "running");
@@ -135,12 +130,12 @@ fn drain_ends_the_daemon_when_nothing_runs() {
     assert_eq!(world.status().unwrap()["state"], "draining");
     world.tracker.add("2", "Two", "todo");
     let late = world.vik(&["drain", "--wait", "--timeout", "0"]).expect(6);
-    assert!(late.err.contains("vik status"), "{}", late.err);
+    assert_contains(&late.err, "vik status");
     let mut waits = world.start(&["drain", "--wait"]);
     assert!(!waits.is_over());
     go(&world);
     let output = waits.done().expect(0).out;
-    assert!(output.contains("vik exited"), "{output}");
+    assert_contains(&output, "vik exited");
     daemon.done().expect(0);
     assert_eq!(world.tracker.state("1").as_deref(), Some("done"));
     assert!(world.sessions("2").is_empty(), "nothing more was started");
@@ -154,10 +149,8 @@ fn explain_works_without_a_daemon() {
     let alive = explain(&world, "1");
     daemon.stop().expect(0);
     let dead = explain(&world, "1");
-    assert_eq!(
-        (&alive["daemon"]["state"], &dead["daemon"]["state"]),
-        (&json!("running"), &json!("not_running"))
-    );
+    assert_eq!(alive["daemon"]["state"], "running");
+    assert_eq!(dead["daemon"]["state"], "not_running");
     for explained in [&alive, &dead] {
         assert_eq!(explained["now"]["stages"][0]["hold"]["reason"], "parked");
         assert_eq!(explained["runs"][0]["state"], "parked");
@@ -167,10 +160,8 @@ fn explain_works_without_a_daemon() {
         assert!(!decided(explained).is_empty());
     }
     let text = world.vik(&["explain", "1"]).expect(0).out;
-    assert!(
-        text.contains("no daemon is running") && text.contains("attempts_used_up"),
-        "{text}"
-    );
+    assert_contains(&text, "no daemon is running");
+    assert_contains(&text, "attempts_used_up");
     let error = world.vik(&["explain", "none", "--json"]).expect(8).json();
     assert_eq!(error["error"]["code"], "unknown_issue");
     // Explaining only reads: the next daemon has the same state as before.
@@ -194,7 +185,7 @@ fn agents_kept_by_stop_are_no_orphans() {
     };
     assert!(owner().iter().any(|one| one["owner"] == "daemon"));
     let output = world.vik(&["stop", "--keep-sessions"]).expect(0).out;
-    assert!(output.contains("1 agent keeps running"), "{output}");
+    assert_contains(&output, "1 agent keeps running");
     let left = owner();
     assert!(
         !left.is_empty() && left.iter().all(|one| one["owner"] == "shim"),
@@ -207,7 +198,7 @@ fn agents_kept_by_stop_are_no_orphans() {
     assert!(pids.iter().all(|pid| alive(*pid)));
     // `stop` does not wait for the orphan grace.
     let output = world.vik(&["stop"]).expect(0).out;
-    assert!(output.contains("stopped the processes"), "{output}");
+    assert_contains(&output, "stopped the processes");
     assert!(owner().is_empty());
     world.env.assert_nothing_left();
 }
@@ -218,12 +209,12 @@ fn repair_leaves_a_sound_ledger_unchanged() {
     let daemon = world.daemon();
     moved(&world, "1");
     let refused = world.vik(&["doctor", "--repair"]).expect(5);
-    assert!(refused.err.contains("vik stop"), "{}", refused.err);
+    assert_contains(&refused.err, "vik stop");
     daemon.stop().expect(0);
     let done = world.vik(&["doctor", "--repair", "--json"]).expect(0).json();
     assert_eq!((&done["repaired"], &done["found"]), (&json!(false), &Value::Null));
     let report = world.vik(&["doctor", "--offline", "-v"]).expect(0).out;
-    assert!(report.contains("the ledger is intact"), "{report}");
+    assert_contains(&report, "the ledger is intact");
 }
 
 #[test]
@@ -236,20 +227,13 @@ fn explain_reports_an_issue_that_matches_no_stage() {
     });
     let text = world.vik(&["explain", "1"]).expect(0).out;
     let message = "no stage handles the state `done`; stages handle `todo`";
-    assert!(
-        text.contains(message) && text.contains("Freed by moving the issue"),
-        "{text}"
-    );
+    assert_contains(&text, message);
+    assert_contains(&text, "Freed by moving the issue");
     // An issue that was never in a state of a stage is unknown, and the error lists those states.
     let error = world.vik(&["explain", "2"]).expect(8).err;
-    assert!(
-        error.contains("in a state that a stage handles: `todo`"),
-        "{error}"
-    );
+    assert_contains(&error, "in a state that a stage handles: `todo`");
     let shown = world.vik(&["show", "1"]).expect(0).out;
-    assert!(
-        shown.contains(message) && shown.contains("1 run, 1 attempt: 1 succeeded, 0 failed"),
-        "{shown}"
-    );
+    assert_contains(&shown, message);
+    assert_contains(&shown, "1 run, 1 attempt: 1 succeeded, 0 failed");
     daemon.stop().expect(0);
 }

@@ -130,7 +130,7 @@ fn status_shows_that_the_daemon_is_stopping() {
         world.status().is_some_and(|status| status["state"] == "stopping")
     });
     let state = std::fs::read_to_string(world.home().join("service/state.json")).unwrap();
-    assert!(state.contains("\"stopping\""), "{state}");
+    assert_contains(&state, "\"stopping\"");
     std::fs::write(world.workspace("1").join("go"), "").unwrap();
     daemon.done().expect(0);
 }
@@ -206,14 +206,12 @@ fn stop_after_a_daemon_crash_leaves_nothing() {
     eventually("it is dead", || !alive(pid));
     let done = world.vik(&["stop"]).expect(0);
     world.env.assert_nothing_left();
-    assert!(done.out.contains("no daemon was running"), "{}", done.out);
+    assert_contains(&done.out, "no daemon was running");
     world.vik(&["stop"]).expect(4);
     // An attempt that was cut off is lost, and not shown as running for ever.
     let run = &world.runs()[0];
-    assert_eq!(
-        (&run["outcome"], &run["state"]),
-        (&json!("lost"), &json!("waiting"))
-    );
+    assert_eq!(run["outcome"], "lost");
+    assert_eq!(run["state"], "waiting");
 }
 
 #[test]

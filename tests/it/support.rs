@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-pub use vik_testkit::{FakeTracker, TestEnv, alive, eventually, wait_for_value};
+pub use vik_testkit::{FakeTracker, TestEnv, alive, assert_contains, eventually, wait_for_value};
 
 /// The time limit of every command of a test, long enough for a busy machine.
 pub const LONG: Duration = Duration::from_secs(90);

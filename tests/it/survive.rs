@@ -177,7 +177,7 @@ fn damaged_ledger_is_refused_before_any_work() {
     std::fs::write(&ledger, "no database").unwrap();
     for args in [&["run", "-d"][..], &["run", "--once"]] {
         let done = world.vik(args).expect(1);
-        assert!(done.err.contains("doctor --repair"), "{}", done.err);
+        assert_contains(&done.err, "doctor --repair");
     }
     assert!(world.sessions("1").is_empty() && !world.workspace("1").exists());
     std::fs::write(&ledger, whole).unwrap();
@@ -210,15 +210,11 @@ fn agents_without_a_daemon_are_reported() {
     up(&world);
     kill_daemon(&world);
     let status = world.vik(&["status"]).expect(4);
-    assert!(
-        status.err.contains("1 agent keeps running without a daemon"),
-        "{}",
-        status.err
-    );
+    assert_contains(&status.err, "1 agent keeps running without a daemon");
     let runs = world.vik(&["runs", "--json"]).expect(0).json();
     assert_eq!(runs[0]["attempts"][0]["outcome"], json!(null), "it is not lost");
     let stopped = world.vik(&["stop"]).expect(0);
-    assert!(stopped.out.contains("no daemon was running"), "{}", stopped.out);
+    assert_contains(&stopped.out, "no daemon was running");
     world.vik(&["status"]).expect(4);
     world.env.assert_nothing_left();
 }

@@ -58,17 +58,17 @@ fn is_handed_back(world: &World, attempts: usize) {
     assert_eq!(sessions.len(), attempts);
     let prompt = sessions[attempts - 1].text(".prompt.md");
     for part in ["- fixed.txt", "had taken this issue over", "add a test"] {
-        assert!(prompt.contains(part), "{part}: {prompt}");
+        assert_contains(&prompt, part);
     }
     let blame = world
         .vik(&["trace", "blame", "fixed.txt", "--issue", "1"])
         .expect(0)
         .out;
-    assert!(blame.contains("a person ("), "{blame}");
+    assert_contains(&blame, "a person (");
     world.vik(&["trace", "verify"]).expect(0);
     let log = world.vik(&["trace", "log", "1", "--json"]).expect(0).json();
     let text = log.to_string();
-    assert!(text.contains("\"by\":\"a person ("), "{text}");
+    assert_contains(&text, "\"by\":\"a person (");
 }
 
 #[test]
@@ -77,11 +77,7 @@ fn takeover_stops_the_agent_and_holds_the_issue_until_handback() {
     let daemon = world.daemon();
     up(&world, 1);
     let busy = world.vik(&["handback", "1"]).expect(1);
-    assert!(
-        busy.err.contains("nobody has taken the issue over"),
-        "{}",
-        busy.err
-    );
+    assert_contains(&busy.err, "nobody has taken the issue over");
     let taken = world.vik(&["takeover", "1"]).expect(0).out;
     let folder = world.workspace("1");
     for part in [
@@ -90,13 +86,13 @@ fn takeover_stops_the_agent_and_holds_the_issue_until_handback() {
         "vik handback 1",
         "not counted",
     ] {
-        assert!(taken.contains(part), "{part}: {taken}");
+        assert_contains(&taken, part);
     }
     world.sessions("1")[0].expect("cancelled", None);
     assert_eq!(held(&world)[0]["busy"], false);
     assert_eq!(hold(&world), "taken_over");
     let status = world.vik(&["status"]).expect(0).out;
-    assert!(status.contains("taken over: 1"), "{status}");
+    assert_contains(&status, "taken over: 1");
     // The hold outlives the daemon, and its death.
     daemon.signal(Signal::SIGKILL);
     let _ = daemon.done();
@@ -107,7 +103,7 @@ fn takeover_stops_the_agent_and_holds_the_issue_until_handback() {
     });
     assert_eq!((held(&world).len(), world.sessions("1").len()), (1, 1));
     let retried = world.vik(&["retry", "1"]).expect(0).out;
-    assert!(retried.contains("a person has taken"), "{retried}");
+    assert_contains(&retried, "a person has taken");
     world.vik(&["approve", "1"]).expect(1);
     // Repeated, it prints the same again.
     let again = world.vik(&["takeover", "1", "--json"]).expect(0).json();
@@ -129,7 +125,7 @@ fn takeover_and_handback_work_without_a_daemon() {
     up(&world, 1);
     daemon.stop();
     let taken = world.vik(&["takeover", "1"]).expect(0);
-    assert!(taken.err.contains("no daemon is running"), "{}", taken.err);
+    assert_contains(&taken.err, "no daemon is running");
     let before = world.sessions("1").len();
     world.once().expect(10);
     assert_eq!(world.sessions("1").len(), before, "nothing starts");
@@ -149,7 +145,7 @@ fn waiting_takeover_lets_the_agent_end() {
         held(&world).first().is_some_and(|held| held["busy"] == true)
     });
     let busy = world.vik(&["handback", "1"]).expect(1);
-    assert!(busy.err.contains("has not ended yet"), "{}", busy.err);
+    assert_contains(&busy.err, "has not ended yet");
     std::fs::write(world.workspace("1").join("go"), "").unwrap();
     waits.done().expect(0);
     world.sessions("1")[0].expect("succeeded", None);
@@ -167,17 +163,17 @@ fn bad_takeover_changes_nothing() {
     up(&world, 1);
     for args in [&["takeover", "none"][..], &["handback", "none"]] {
         let done = world.vik(args).expect(8);
-        assert!(done.err.contains("`none`"), "{}", done.err);
+        assert_contains(&done.err, "`none`");
     }
     let done = world.vik(&["takeover", "1", "--stage", "none"]).expect(2);
-    assert!(done.err.contains("no stage `none`"), "{}", done.err);
+    assert_contains(&done.err, "no stage `none`");
     let done = world.vik(&["takeover", "1", "--open"]).expect(2);
-    assert!(done.err.contains("needs a terminal"), "{}", done.err);
+    assert_contains(&done.err, "needs a terminal");
     let long = "x".repeat(100_000);
     let done = world.vik(&["handback", "1", "-m", &long]).expect(2);
-    assert!(done.err.contains("at most 65536"), "{}", done.err);
+    assert_contains(&done.err, "at most 65536");
     let done = world.vik(&["handback", "1", "-m", "a\u{1b}[2J"]).expect(2);
-    assert!(done.err.contains("U+001B"), "{}", done.err);
+    assert_contains(&done.err, "U+001B");
     assert_eq!((held(&world).len(), world.sessions("1").len()), (0, 1));
     // An issue without an attempt has nothing to open.
     world.tracker.add("2", "Two", "later");
@@ -375,7 +371,7 @@ fn session_opens_in_the_workspace_and_nothing_of_it_stays() {
     });
     // A second session and the hand-back wait for the end of the first one.
     let busy = world.vik(&["handback", "1"]).expect(1);
-    assert!(busy.err.contains("close the session"), "{}", busy.err);
+    assert_contains(&busy.err, "close the session");
     // What runs in it cannot control the daemon.
     let workflow = world.env.work().join("workflow.yml");
     typed.type_line(&format!(
@@ -391,7 +387,7 @@ fn session_opens_in_the_workspace_and_nothing_of_it_stays() {
         "{seen}"
     );
     let refused = world.workspace_file("1", "refused");
-    assert!(refused.contains("agents must not"), "{refused}");
+    assert_contains(&refused, "agents must not");
     let pid = std::fs::read_to_string(&left).unwrap().trim().parse().unwrap();
     eventually("nothing is left", || !alive(pid));
     change(&world);
@@ -445,7 +441,7 @@ fn interrupt_is_for_the_session_outside_and_not_for_its_lock() {
         kill(vik, key).unwrap();
     }
     let busy = world.vik(&["handback", "1"]).expect(1);
-    assert!(busy.err.contains("close the session"), "{}", busy.err);
+    assert_contains(&busy.err, "close the session");
     assert!(typed.child.try_wait().unwrap().is_none());
     typed.type_line("exit");
     let (code, shown) = typed.end();

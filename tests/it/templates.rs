@@ -112,10 +112,8 @@ fn prompt_command_failure_fails_the_attempt() {
     world.once().expect(1);
     let ended = world.session("1").expect("failed", Some("hook"));
     let reason = ended["reason"].as_str().unwrap();
-    assert!(
-        reason.contains("exited with 4") && reason.contains("no such issue"),
-        "{reason}"
-    );
+    assert_contains(&reason, "exited with 4");
+    assert_contains(&reason, "no such issue");
     assert!(!world.workspace("1").join("ran").exists());
 }
 
@@ -127,10 +125,7 @@ fn unknown_field_is_an_error_and_a_missing_value_is_empty() {
     );
     world.once().expect(1);
     let ended = world.session("1").expect("failed", Some("hook"));
-    assert!(
-        ended["reason"].as_str().unwrap().contains("no_such_field"),
-        "{ended}"
-    );
+    assert_contains(ended["reason"].as_str().unwrap(), "no_such_field");
     assert!(!world.workspace("1").join("ran").exists());
     // A missing optional field is empty, or has its default.
     let world = World::new(&[("1", "todo")]).work(
@@ -429,7 +424,7 @@ fn agent_does_not_start_if_a_later_script_names_a_missing_value() {
         } else {
             "session.outcom"
         };
-        assert!(explained.contains(name), "{explained}");
+        assert_contains(&explained, name);
     }
     // A result is known only when the agent has ended.
     let world = World::new(&[("1", "todo")]);

@@ -221,11 +221,7 @@ fn changes_of_four_agents_are_all_attributed() {
         .vik(&["trace", "blame", "--issue", "1", "../1/shared"])
         .expect(1);
     let done = world.vik(&["trace", "blame", shared.to_str().unwrap()]).expect(0);
-    assert!(
-        done.out.contains("#1 1 stage1 agent1 maker/model-1"),
-        "{}",
-        done.out
-    );
+    assert_contains(&done.out, "#1 1 stage1 agent1 maker/model-1");
     // The trace is in a folder that no agent can access, and only its owner may read it.
     let file = world.home().join("trace/trace.jsonl");
     assert_eq!(
@@ -242,10 +238,9 @@ fn checked(world: &World, file: &Path) {
     let map = world.vik(&["trace", "map", "--json"]).expect(0).json();
     let files = map[0]["files"].as_array().unwrap();
     let shared = files.iter().find(|file| file["path"] == "shared").unwrap();
-    assert_eq!(
-        (&shared["changes"], &shared["added"], &shared["removed"]),
-        (&json!(4), &json!(4), &json!(3))
-    );
+    assert_eq!(shared["changes"], 4);
+    assert_eq!(shared["added"], 4);
+    assert_eq!(shared["removed"], 3);
     let text = std::fs::read(file).unwrap();
     assert_eq!(world.vik(&["trace", "export"]).expect(0).out.as_bytes(), text);
     world.vik(&["trace", "log", "--issue", "none"]).expect(8);
@@ -290,12 +285,10 @@ fn checked(world: &World, file: &Path) {
     flipped[second] ^= 1;
     std::fs::write(file, &flipped).unwrap();
     let done = world.vik(&["trace", "verify"]).expect(1);
-    assert!(done.out.contains("broken at line 2"), "{}", done.out);
+    assert_contains(&done.out, "broken at line 2");
     let check = world.vik(&["trace", "verify", "--json"]).expect(1).json();
-    assert_eq!(
-        (&check["ok"], &check["broken"]["line"]),
-        (&json!(false), &json!(2))
-    );
+    assert_eq!(check["ok"], false);
+    assert_eq!(check["broken"]["line"], 2);
     std::fs::write(file, &text).unwrap();
 }
 

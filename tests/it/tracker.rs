@@ -9,7 +9,7 @@ use std::process::Stdio;
 
 use serde_json::json;
 
-use crate::support::{TestEnv, World};
+use crate::support::{TestEnv, World, assert_contains};
 
 /// Runs `vik tracker files` with standard input. Returns exit code, stdout and stderr.
 fn files(env: &TestEnv, args: &[&str], input: &str) -> (i32, String, String) {
@@ -148,7 +148,7 @@ fn test_refuses_to_change_an_issue_without_a_permission() {
     };
     let (code, _, err) = test(&["--create"]);
     assert_eq!(code, 2);
-    assert!(err.contains("there is no terminal to ask"), "{err}");
+    assert_contains(&err, "there is no terminal to ask");
     assert!(crate::support::list(&env.work().join("issues")).is_empty());
     assert_eq!(test(&["--yes"]).0, 2);
     assert_eq!(test(&["--issue", "-1", "--yes"]).0, 2);
@@ -178,11 +178,7 @@ fn workflow_names_a_tracker_instead_of_commands() {
     assert!(!world.env.work().join("owned").exists());
     let none = world.set("/issues", json!({"pull": {"idle_sec": 1}}));
     let refused = none.once().expect(3);
-    assert!(
-        refused.err.contains("issues: {tracker: github}"),
-        "{}",
-        refused.err
-    );
+    assert_contains(&refused.err, "issues: {tracker: github}");
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn success_without_a_change_of_state_continues_the_conversation_up_to_the_maximu
     assert_eq!(sessions[1].events()[0]["kind"], "resumed");
     assert_eq!(sessions[2].events()[0]["provider_session_id"], THREAD);
     let prompt = sessions[1].text(".prompt.md");
-    assert!(prompt.contains("still in the state"), "{prompt}");
+    assert_contains(&prompt, "still in the state");
     assert_eq!(kinds(&world, "turn").len(), 2);
     let explained = world.vik(&["explain", "1", "--json"]).expect(0).json();
     assert_eq!(explained["now"]["life"]["attempts"], 1, "{explained}");
@@ -59,9 +59,7 @@ fn failed_verify_is_the_prompt_of_the_next_turn() {
     sessions[0].expect("failed", Some("verify"));
     sessions[2].expect("succeeded", None);
     let prompt = sessions[1].text(".prompt.md");
-    assert!(
-        prompt.contains("did not pass the check") && prompt.contains("not yet"),
-        "{prompt}"
-    );
+    assert_contains(&prompt, "did not pass the check");
+    assert_contains(&prompt, "not yet");
     assert_eq!(world.tracker.state("1").as_deref(), Some("done"));
 }

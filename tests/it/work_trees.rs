@@ -80,10 +80,7 @@ fn branch_transferred_in_part_is_completed_on_retry() {
     let world = world.attempts(2);
     world.once().expect(0);
     let first = world.sessions("1")[0].expect("failed", Some("agent"));
-    assert!(
-        first["reason"].as_str().unwrap().contains("update-ref"),
-        "{first}"
-    );
+    assert_contains(first["reason"].as_str().unwrap(), "update-ref");
     assert_eq!(subjects(&main, "vik/1"), "work work zero ");
     git(&main, "git branch -D zzz/x; git update-ref -d refs/vik/zzz/x");
     assert_taken_over(&world, &main);
@@ -102,10 +99,7 @@ fn detached_work_tree_is_intact_after_a_failure() {
         .attempts(2);
     world.once().expect(0);
     let first = world.sessions("1")[0].expect("failed", Some("agent"));
-    assert!(
-        first["reason"].as_str().unwrap().contains("other repositories"),
-        "{first}"
-    );
+    assert_contains(first["reason"].as_str().unwrap(), "other repositories");
     assert_eq!(std::fs::read_to_string(seen).unwrap(), "zero\nzero\n");
     assert_eq!(subjects(&world.workspace("1"), "HEAD"), "work work zero ");
     assert_taken_over(&world, &main);

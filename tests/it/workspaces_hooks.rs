@@ -98,8 +98,8 @@ fn before_run_failure_starts_no_agent() {
     assert_eq!(ended["cost_source"], "none");
     let reason = ended["reason"].as_str().unwrap();
     for part in ["before_run", "exited with 7", "line 3", "to stderr"] {
-        assert!(reason.contains(part), "{part}: {reason}");
-        assert!(done.err.contains(part), "{part}: {}", done.err);
+        assert_contains(&reason, part);
+        assert_contains(&done.err, part);
     }
     assert_eq!(
         sessions[0].text(".before_run.log"),
@@ -107,7 +107,7 @@ fn before_run_failure_starts_no_agent() {
     );
     assert!(!world.workspace("1").join("ran").exists());
     let shown = world.vik(&["explain", "1"]).expect(0).out;
-    assert!(shown.contains("parked (hook): 2 attempts"), "{shown}");
+    assert_contains(&shown, "parked (hook): 2 attempts");
 }
 
 #[test]
@@ -126,10 +126,8 @@ fn before_run_is_tried_again_without_an_agent_until_it_passes() {
         assert_eq!(sessions.len(), 3, "{code}");
         for failed in &sessions[..2] {
             let ended = failed.expect("failed", Some("hook"));
-            assert_eq!(
-                (&ended["cost_usd"], &ended["cost_source"]),
-                (&json!(null), &json!("none"))
-            );
+            assert_eq!(ended["cost_usd"], json!(null));
+            assert_eq!(ended["cost_source"], "none");
         }
         sessions[2].expect("succeeded", None);
         assert!(world.workspace("1").join("ran").exists());
@@ -146,18 +144,16 @@ fn before_run_that_names_a_time_holds_the_stage_and_is_explained() {
         )
         .script("touch ran; ok");
     let done = world.once().expect(10);
-    assert!(done.err.contains("as `before_run` asked"), "{}", done.err);
+    assert_contains(&done.err, "as `before_run` asked");
     let daemon = world.daemon();
     let waiting = world.status().unwrap()["waiting"][0].clone();
-    assert_eq!(
-        (&waiting["reason"], &waiting["attempts"]),
-        (&json!("backoff"), &json!(0))
-    );
+    assert_eq!(waiting["reason"], "backoff");
+    assert_eq!(waiting["attempts"], 0);
     let detail = waiting["detail"].as_str().unwrap();
-    assert!(detail.contains("asked to be tried again later"), "{detail}");
+    assert_contains(&detail, "asked to be tried again later");
     let shown = world.vik(&["explain", "1"]).expect(0).out;
     for part in ["asked to be tried again later", "14m"] {
-        assert!(shown.contains(part), "{part}: {shown}");
+        assert_contains(&shown, part);
     }
     daemon.stop();
     assert_eq!(world.sessions("1").len(), 1);
@@ -296,18 +292,10 @@ fn after_run_failure_is_reported_and_keeps_the_outcome() {
         .script("write x y; ok");
     let done = world.once().expect(1);
     world.session("1").expect("succeeded", None);
-    assert!(
-        done.err.contains("after_run failed") && done.err.contains("the tracker is down"),
-        "{}",
-        done.err
-    );
-    assert!(done.out.contains("1 work: parked (hand_over)"), "{}", done.out);
-    assert!(
-        world
-            .session("1")
-            .text(".after_run.log")
-            .contains("the tracker is down")
-    );
+    assert_contains(&done.err, "after_run failed");
+    assert_contains(&done.err, "the tracker is down");
+    assert_contains(&done.out, "1 work: parked (hand_over)");
+    assert_contains(&world.session("1").text(".after_run.log"), "the tracker is down");
     for verb in ["show", "explain"] {
         let text = world.vik(&[verb, "1"]).expect(0).out;
         assert!(text.contains("the tracker is down"), "{verb}: {text}");
@@ -317,11 +305,7 @@ fn after_run_failure_is_reported_and_keeps_the_outcome() {
         .iter()
         .find(|path| path.to_string_lossy().contains("vik-error.log"))
         .unwrap();
-    assert!(
-        std::fs::read_to_string(errors)
-            .unwrap()
-            .contains("after_run failed")
-    );
+    assert_contains(&std::fs::read_to_string(errors).unwrap(), "after_run failed");
 }
 
 /// The work of a failed attempt is not handed over, so its `after_run` is not repeated.
@@ -390,15 +374,12 @@ fn hooks_each_have_their_own_timeout() {
             .to_owned()
     };
     world.session("create").expect("failed", Some("hook"));
-    assert!(reason("create").contains("200ms"), "{}", reason("create"));
+    assert_contains(&reason("create"), "200ms");
     world.session("verify").expect("failed", Some("verify"));
-    assert!(
-        reason("verify").contains("1s") && reason("verify").contains("still checking"),
-        "{}",
-        reason("verify")
-    );
+    assert_contains(&reason("verify"), "1s");
+    assert_contains(&reason("verify"), "still checking");
     world.session("after").expect("succeeded", None);
-    assert!(done.err.contains("300ms"), "{}", done.err);
+    assert_contains(&done.err, "300ms");
     world.env.assert_nothing_left();
 }
 
@@ -434,7 +415,7 @@ fn hooks_know_their_issue() {
         "VIK_ATTEMPT_ID=",
         "VIK_ISSUES_DIR=",
     ] {
-        assert!(env.contains(line), "{line}: {env}");
+        assert_contains(&env, line);
     }
     assert_eq!(
         list(&world.env.work().join("issues")).len(),
@@ -494,11 +475,7 @@ fn workspace_is_not_part_of_an_enclosing_repository() {
             .success()
     );
     world.once().expect(0);
-    assert!(
-        world
-            .workspace_file("1", "top.txt")
-            .contains("not a git repository")
-    );
+    assert_contains(&world.workspace_file("1", "top.txt"), "not a git repository");
     // The home does not appear as changed files of the repository, either.
     let status = world
         .env
@@ -525,7 +502,7 @@ fn scripts_do_not_follow_a_link_in_place_of_the_workspace() {
     let world = world.script(&script);
     let done = world.once().expect(1);
     assert!(list(&outside).is_empty(), "{:?}", list(&outside));
-    assert!(done.err.contains("a link"), "{}", done.err);
+    assert_contains(&done.err, "a link");
     // No agent is started there, either.
     assert!(world.sessions("1").len() == 2 && !world.sessions("1")[1].file(".raw.jsonl").exists());
 }

@@ -17,6 +17,7 @@ mod http;
 mod leftovers;
 mod real;
 pub mod server;
+mod text;
 mod tracker;
 mod wait;
 
@@ -24,5 +25,6 @@ pub use env::TestEnv;
 pub use http::{EventStream, HttpClient, Reply, ServerEvent};
 pub use leftovers::{Leftover, alive, leftovers_of};
 pub use real::RealAgent;
+pub use text::assert_contains;
 pub use tracker::{FakeTracker, TrackedIssue};
 pub use wait::{eventually, wait_for, wait_for_value};

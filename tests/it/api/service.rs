@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Served, done};
-use crate::support::{World, eventually};
+use crate::support::{World, assert_contains, eventually};
 
 #[test]
 fn api_shows_the_workflow_the_log_and_the_pulls() {
@@ -33,10 +33,9 @@ fn api_shows_the_workflow_the_log_and_the_pulls() {
     assert!(!workflow.to_string().contains("hidden value"));
 
     let line = &served.get("/log?q=attempt+ended&issue=1&level=info")["lines"][0];
-    assert_eq!(
-        (&line["level"], &line["stage"], &line["attempt"]),
-        (&json!("info"), &json!("work"), &json!(1))
-    );
+    assert_eq!(line["level"], "info");
+    assert_eq!(line["stage"], "work");
+    assert_eq!(line["attempt"], 1);
     assert_eq!(line["session"], served.world.session("1").id());
     assert_eq!(served.get("/log?issue=2")["lines"], json!([]));
     let page = served.get("/log?limit=1");
@@ -100,7 +99,7 @@ fn workflow_sets_the_port_and_the_names_of_a_reverse_proxy() {
     let port = taken.local_addr().unwrap().port();
     served.world.put("/http", json!({"port": port}));
     let failed = served.world.vik(&["run"]).expect(1);
-    assert!(failed.err.contains("http.port"), "{}", failed.err);
+    assert_contains(&failed.err, "http.port");
     served.world.vik(&["run", "--once"]).expect(0);
     let served = Served::with_args(served.world, &["run", "--port", "0"], &[]);
     assert_ne!(served.address, format!("127.0.0.1:{port}"));

@@ -6,7 +6,7 @@ use serde_json::json;
 use vik_testkit::{EventStream, HttpClient};
 
 use super::{Served, done, until};
-use crate::support::{LONG, World};
+use crate::support::{LONG, World, assert_contains};
 
 /// Returns the code of the link that `vik status` prints.
 fn code(served: &Served) -> String {
@@ -115,10 +115,8 @@ fn cookie_never_authorises_a_request() {
             "{page:?}"
         );
         let cookie = page.header("set-cookie").unwrap_or_else(|| panic!("{page:?}"));
-        assert!(
-            cookie.starts_with(&format!("vik_{port}=;")) && cookie.contains("Max-Age=0"),
-            "{cookie}"
-        );
+        assert_contains(&cookie, "Max-Age=0");
+        assert!(cookie.starts_with(&format!("vik_{port}=;")), "{cookie}");
         assert_eq!(
             served
                 .stranger()
@@ -148,10 +146,8 @@ fn revoked_sign_in_loses_its_access_and_its_stream() {
     );
     assert_eq!(own["address"], "127.0.0.1");
     let printed = served.world.vik(&["sign-ins"]).expect(0).out;
-    assert!(
-        printed.contains("Chromium two") && !printed.contains('\u{9b}'),
-        "{printed}"
-    );
+    assert_contains(&printed, "Chromium two");
+    assert!(!printed.contains('\u{9b}'), "{printed}");
     for token in &tokens {
         let secret = token.split_once('.').unwrap().1;
         assert!(!listed.to_string().contains(secret) && !printed.contains(secret));
@@ -165,7 +161,7 @@ fn revoked_sign_in_loses_its_access_and_its_stream() {
     let _ = first.get("/api/v1/state").expect_status(401);
     until(&mut streams[1], |event| event.event == "pulled");
     let unknown = served.world.vik(&["sign-ins", "revoke", id]).expect(8);
-    assert!(unknown.err.contains("vik sign-ins"), "{}", unknown.err);
+    assert_contains(&unknown.err, "vik sign-ins");
     let _ = second
         .post(&format!("/api/v1/sign-ins/{id}/revoke"), &json!({}))
         .expect_status(404);
@@ -206,7 +202,7 @@ fn sign_ins_and_revocations_survive_a_restart() {
     let Served { world, daemon, .. } = served;
     daemon.stop().expect(0);
     let none = world.vik(&["sign-ins"]).expect(4);
-    assert!(none.err.contains("no daemon"), "{}", none.err);
+    assert_contains(&none.err, "no daemon");
     let served = Served::of(world);
     let _ = browser(&served, &kept).get("/api/v1/state").expect_status(200);
     let _ = browser(&served, &revoked).get("/api/v1/state").expect_status(401);

@@ -141,7 +141,7 @@ fn login_refreshed_without_a_daemon_reaches_the_profile() {
     eventually("the agent has ended", || exit.exists());
     assert_eq!(scene.finish().outcome, Outcome::Succeeded);
     let kept = std::fs::read_to_string(login).unwrap();
-    assert!(kept.contains("new"), "{kept}");
+    assert_contains(&kept, "new");
     scene.world.env.assert_nothing_left();
 }
 

@@ -73,10 +73,8 @@ fn interrupted_attempt_without_usage_is_charged_an_estimate() {
         (Outcome::TimedOut, true, None)
     );
     let ended = scene.world.session("1").ended();
-    assert_eq!(
-        (&ended["cost_usd"], &ended["cost_source"]),
-        (&json!(0.5), &json!("estimate"))
-    );
+    assert_eq!(ended["cost_usd"], 0.5);
+    assert_eq!(ended["cost_source"], "estimate");
 }
 
 #[test]
@@ -89,5 +87,5 @@ fn budget_is_passed_to_an_agent_that_enforces_one() {
     scene.start.budget.usd = Some(MicroUsd::from_usd(1.25));
     assert_eq!(scene.finish().outcome, Outcome::Succeeded);
     let argv = scene.world.workspace_file("1", "argv.txt");
-    assert!(argv.contains("--max-budget-usd\n1.250000"), "{argv}");
+    assert_contains(&argv, "--max-budget-usd\n1.250000");
 }

@@ -51,10 +51,8 @@ fn conversation_is_resumed_with_the_resume_prompt() {
         assert!(argv.contains(THREAD) && argv.contains("resume"), "{argv}");
         let session = scene.world.session("1");
         let first = &session.events()[0];
-        assert_eq!(
-            (&first["kind"], &first["provider_session_id"]),
-            (&json!("resumed"), &json!(THREAD))
-        );
+        assert_eq!(first["kind"], "resumed");
+        assert_eq!(first["provider_session_id"], json!(THREAD));
         if agent == "codex" {
             // Codex reports the total of the conversation.
             assert_eq!((report.usage.input_tokens, report.usage.output_tokens), (150, 20));
@@ -68,10 +66,8 @@ fn resume_prompt_has_a_default() {
     scene.start.stage.resume_prompt = None;
     scene.finish();
     let prompt = scene.world.session("1").text(".prompt.md");
-    assert!(
-        prompt.contains("Go on where you were") && prompt.contains("the test failed"),
-        "{prompt}"
-    );
+    assert_contains(&prompt, "Go on where you were");
+    assert_contains(&prompt, "the test failed");
 }
 
 #[test]

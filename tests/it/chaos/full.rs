@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use super::rig::Rig;
-use crate::support::{Done, World, eventually};
+use crate::support::{Done, World, assert_contains, eventually};
 
 fn issues() -> [String; 1] {
     ["1".to_owned()]
@@ -38,7 +38,7 @@ fn stops_loudly(kind: &str, message: &str) {
         assert_eq!(done.code, 1, "{done:?}");
         assert!(done.err.contains(message), "{done:?}");
         if commit > 0 {
-            assert!(state(&rig).contains("failed"), "{}", state(&rig));
+            assert_contains(&state(&rig), "failed");
         }
         eventually("a foreground daemon's agents have no grace", || {
             rig.world.env.leftovers().is_empty()

@@ -136,9 +136,9 @@ fn was_in(place: Place, world: &World) {
         "CapBnd:\t0000000000000000",
         "NoNewPrivs:\t1",
     ] {
-        assert!(status.contains(line), "{status}");
+        assert_contains(&status, line);
     }
-    assert!(status.contains(&format!("Uid:\t{USER}\t{USER}")), "{status}");
+    assert_contains(&status, &format!("Uid:\t{USER}\t{USER}"));
     if matches!(place, Place::Container) {
         assert!(
             !world.env.path("beside/users").exists(),
@@ -210,7 +210,7 @@ fn container_refuses_a_host_list_at_the_start() {
         "a list of hosts requires a network namespace",
         "`vik doctor` shows what this system supports",
     ] {
-        assert!(done.err.contains(message), "{message}: {}", done.err);
+        assert_contains(&done.err, message);
     }
     assert!(prison.world.sessions("1").is_empty() && prison.world.sessions("2").is_empty());
     prison.nothing_came_out();
@@ -244,6 +244,6 @@ fn container_kills_an_agent_over_its_limits_and_reports_it() {
         let world = World::new(&[("1", "todo")]).set("/agents/a", agent).attempts(1);
         once_in(Place::Container, &world).expect(1);
         let log = world.session("1").text(".jsonl");
-        assert!(log.contains(message), "{log}");
+        assert_contains(&log, message);
     }
 }

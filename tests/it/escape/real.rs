@@ -8,6 +8,7 @@ use vik_testkit::server::ModelServer;
 use super::container::{Place, is_available, once_in};
 use super::{NAMES, Prison, all_stopped};
 use crate::real_agents::profile;
+use crate::support::assert_contains;
 
 /// Returns the command for the shell: it runs the tries and prints the results. It uses the path of
 /// the program, because a login shell has another `PATH`.
@@ -95,10 +96,10 @@ fn is_held(
         "workflow.path",
         "planted",
     ] {
-        assert!(inputs.contains(target), "{target}: {inputs}");
+        assert_contains(&inputs, target);
     }
     let shell_output = results[0]["output"].as_str().unwrap_or_default();
-    assert!(shell_output.contains("stopped create: "), "{shell_output}");
+    assert_contains(&shell_output, "stopped create: ");
     // Of the calls of the tools for files only the reads of the public file succeeded.
     for result in &results[1..] {
         let is_allowed_read = result["output"]

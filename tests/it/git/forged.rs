@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::Clone;
+use crate::support::assert_contains;
 
 /// Gives an object of the workspace the content of another one. Both are loose objects.
 fn forge(clone: &Clone, object: &str, content_of: &str) {
@@ -50,12 +51,7 @@ fn forged_history_overwrites_no_commit_of_others() {
         &["push", "--quiet", "--force-with-lease"],
     ] {
         let done = clone.refused(args, "git_stale");
-        assert!(
-            done.err
-                .contains("has commits that are missing in this workspace"),
-            "{}",
-            done.err
-        );
+        assert_contains(&done.err, "has commits that are missing in this workspace");
     }
     forge(&clone, &main, &forged);
     for args in [
@@ -64,7 +60,7 @@ fn forged_history_overwrites_no_commit_of_others() {
     ] {
         let done = clone.refused(args, "git_unsafe");
         let reason = format!("the object {main} does not match its id");
-        assert!(done.err.contains(&reason), "{}", done.err);
+        assert_contains(&done.err, &reason);
         assert_eq!(clone.pushed("vik/1"), Some(theirs.clone()));
     }
     // Proves that the trap works: git accepts the push as one that loses nothing.
@@ -135,8 +131,8 @@ fn reset_writes_nothing_from_forged_objects() {
         for name in &names[..=usize::from(is_commit)] {
             let done = clone.refused(&["reset", "--quiet", "--hard", name], "git_unsafe");
             let reason = format!("the object {honest} does not match its id");
-            assert!(done.err.contains(&reason), "{}", done.err);
-            assert!(done.err.contains("remove the workspace"), "{}", done.err);
+            assert_contains(&done.err, &reason);
+            assert_contains(&done.err, "remove the workspace");
         }
         assert!(!clone.path().join("a").exists());
         assert_eq!(clone.git(&["rev-parse", "vik/1"]), evil_commit);
@@ -179,7 +175,7 @@ fn reset_ignores_attributes_of_the_workspace() {
     let honest = clone.git(&["rev-parse", "HEAD:.gitattributes"]);
     forge(&clone, &honest, &evil);
     let done = clone.refused(&["reset", "--hard"], "git_unsafe");
-    assert!(done.err.contains(&honest), "{}", done.err);
+    assert_contains(&done.err, &honest);
 }
 
 #[test]

@@ -64,11 +64,8 @@ fn run_warns_of_plain_git_in_a_hook() {
     );
     let done = world.once().expect(0);
     let line = "`issue.stages.work.hooks.before_run`, line 2, runs `git status` outside of the sandbox";
-    assert!(
-        done.err.contains(line) && done.err.contains("use `vik git status`"),
-        "{}",
-        done.err
-    );
+    assert_contains(&done.err, line);
+    assert_contains(&done.err, "use `vik git status`");
     let doctor: Value = world.vik(&["doctor", "--offline", "--json"]).json();
     let checks = doctor["checks"].as_array().unwrap();
     let found = checks

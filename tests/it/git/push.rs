@@ -44,12 +44,7 @@ fn push_with_lease_replaces_only_known_commits() {
     clone.git(&["fetch", "-q"]);
     clone.write(".git/refs/remotes/origin/vik/1", &format!("{theirs}\n"));
     let done = clone.refused(&["push", "--quiet", "--force-with-lease"], "git_stale");
-    assert!(
-        done.err
-            .contains("has commits that are missing in this workspace"),
-        "{}",
-        done.err
-    );
+    assert_contains(&done.err, "has commits that are missing in this workspace");
     assert_eq!(clone.pushed("vik/1"), Some(theirs.clone()));
     // After a merge these commits are not lost.
     clone.git(&["merge", "-q", "-m", "merge", &theirs]);
@@ -67,11 +62,7 @@ fn push_and_fetch_refuse_another_url() {
         clone.commit("b", "two\n");
         clone.git(&["config", key, value]);
         let done = clone.refused(&["push"], "git_unsafe");
-        assert!(
-            done.err.contains("names another URL for the remote `origin`"),
-            "{}",
-            done.err
-        );
+        assert_contains(&done.err, "names another URL for the remote `origin`");
         assert_eq!(clone.pushed("vik/1"), None);
         clone.refused(&["fetch"], "git_unsafe");
     }
@@ -79,7 +70,7 @@ fn push_and_fetch_refuse_another_url() {
     let clone = Clone::new();
     clone.git(&["remote", "add", "mine", "/elsewhere"]);
     let done = clone.refused(&["push", "mine"], "git_no_remote");
-    assert!(done.err.contains("known remotes: origin"), "{}", done.err);
+    assert_contains(&done.err, "known remotes: origin");
 }
 
 /// Creates a repository of the user that the agent must not publish, with a secret in it, and

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::push::private;
 use super::{Clone, traps, walk};
+use crate::support::assert_contains;
 
 const PATH: &str = "libs/lib";
 const REPOSITORY: &str = ".git/modules/libs/lib";
@@ -162,16 +163,10 @@ fn commit_outside_any_branch_is_fetched_by_id() {
     let commit = clone.git_in(&lib, &["rev-parse", "HEAD"]);
     name_in_main(&clone, &commit);
     let done = clone.refused(UPDATE, "git");
-    assert!(
-        done.err.contains("cannot update the submodule `libs/lib`"),
-        "{}",
-        done.err
-    );
-    assert!(
-        done.err
-            .contains(&format!("push {commit} to the remote of the submodule")),
-        "{}",
-        done.err
+    assert_contains(&done.err, "cannot update the submodule `libs/lib`");
+    assert_contains(
+        &done.err,
+        &format!("push {commit} to the remote of the submodule"),
     );
 }
 
@@ -185,15 +180,10 @@ fn nested_submodules_are_updated_on_request() {
     let done = clone
         .vik(&["submodule", "update", "--recursive", "libs/"])
         .expect(0);
-    assert!(done.out.contains("'libs/lib/inner'"), "{}", done.out);
+    assert_contains(&done.out, "'libs/lib/inner'");
     assert_eq!(std::fs::read_to_string(&inner).unwrap(), "inner one\n");
     let done = clone.refused(&["submodule", "update", "other"], "git_no_submodule");
-    assert!(
-        done.err
-            .contains("error: `other` neither is nor contains a submodule"),
-        "{}",
-        done.err
-    );
+    assert_contains(&done.err, "error: `other` neither is nor contains a submodule");
 }
 
 #[test]
@@ -233,7 +223,7 @@ fn submodule_settings_run_no_program() {
     let sprung = std::fs::read_to_string(&trace).unwrap_or_default();
     assert_eq!(sprung, "", "{}{}", done.out, done.err);
     let done = done.expect(0);
-    assert!(done.out.contains(&second), "{}", done.out);
+    assert_contains(&done.out, &second);
     assert_eq!(file(&clone), "lib two\n");
     assert_eq!(contents(&outside), [], "core.worktree of the agent's");
 
@@ -264,7 +254,7 @@ fn submodule_filter_from_the_workspace_is_refused() {
     text.push_str(&format!("\n[filter \"up\"]\n\tsmudge = {}\n", smudge.display()));
     std::fs::write(&config, text).unwrap();
     let done = clone.refused(UPDATE, "git_unusable");
-    assert!(done.err.contains("filter.up.smudge"), "{}", done.err);
+    assert_contains(&done.err, "filter.up.smudge");
 }
 
 /// A change of an agent to a submodule, with another repository of the user.
@@ -376,11 +366,8 @@ fn submodule_is_fetched_only_from_the_recorded_url() {
         &["config", "remote.origin.url", "/elsewhere"],
     );
     let done = clone.refused(UPDATE, "git_unsafe");
-    assert!(
-        done.err.contains("names another URL for the remote `origin`") && done.err.contains("`libs/lib`"),
-        "{}",
-        done.err
-    );
+    assert_contains(&done.err, "names another URL for the remote `origin`");
+    assert_contains(&done.err, "`libs/lib`");
     assert_eq!(file(&clone), "lib one\n");
     // A remote inside the workspaces is a repository of an agent.
     let clone = Clone::of(
@@ -389,7 +376,7 @@ fn submodule_is_fetched_only_from_the_recorded_url() {
     );
     move_gitlink(&clone);
     let done = clone.refused(UPDATE, "git_unsafe");
-    assert!(done.err.contains("inside the workspaces"), "{}", done.err);
+    assert_contains(&done.err, "inside the workspaces");
 }
 
 #[test]
@@ -399,15 +386,12 @@ fn submodule_without_a_record_is_left_unchanged() {
     let second = move_gitlink(&clone);
     let done = clone.vik(&["submodule", "update"]).expect(0);
     assert!(done.out.contains(&second), "the others are updated: {}", done.out);
-    assert!(
-        done.err.contains("note: submodules not updated") && done.err.contains("`after_create`: later\n"),
-        "{}",
-        done.err
-    );
-    assert!(done.err.contains("hint: remove the workspace"), "{}", done.err);
+    assert_contains(&done.err, "note: submodules not updated");
+    assert_contains(&done.err, "`after_create`: later\n");
+    assert_contains(&done.err, "hint: remove the workspace");
     assert!(!clone.path().join("later/file").exists());
     let done = clone.refused(&["submodule", "update", "later"], "git_no_record");
-    assert!(done.err.contains("error: submodules not updated"), "{}", done.err);
+    assert_contains(&done.err, "error: submodules not updated");
 
     // Recording the URL of the workspace again keeps the records of submodules.
     let url = clone.up().display().to_string();
@@ -427,11 +411,7 @@ fn submodule_without_a_record_is_left_unchanged() {
         .unwrap();
     std::fs::write(record(&clone), saved.to_string()).unwrap();
     let done = clone.vik(UPDATE).expect(0);
-    assert!(
-        done.err.contains("`after_create`: later, libs/lib\n"),
-        "{}",
-        done.err
-    );
+    assert_contains(&done.err, "`after_create`: later, libs/lib\n");
     clone.vik(&["push", "--quiet"]).expect(0);
     clone.vik(&["fetch", "--quiet"]).expect(0);
 }

@@ -7,6 +7,7 @@ use std::process::Command;
 use vik_workspace::git::programs::{LEADING_KEYS, PROGRAM_KEYS, fits};
 
 use super::{Clone, has};
+use crate::support::assert_contains;
 
 /// Keys whose names suggest a program but that do not run one, with their meaning.
 const HARMLESS: &[(&str, &str)] = &[
@@ -364,5 +365,5 @@ fn lfs_works_and_ignores_a_server_set_by_the_workspace() {
     std::fs::remove_file(&object).unwrap();
     std::os::unix::fs::symlink(home.join("key"), &object).unwrap();
     let done = clone.refused(&["reset", "--hard"], "git_unsafe");
-    assert!(done.err.contains("is a link"), "{}", done.err);
+    assert_contains(&done.err, "is a link");
 }

@@ -18,9 +18,9 @@ fn applied_output_is_not_repeated_with_a_failed_one() {
     asking.world.once().expect(1);
     asking.world.session("1").expect("succeeded", None);
     let why = asking.explained();
-    assert!(
-        why.contains("the output on line 2 (`label`): `outputs.label.run` exited with 7"),
-        "{why}"
+    assert_contains(
+        &why,
+        "the output on line 2 (`label`): `outputs.label.run` exited with 7",
     );
     // Without a check, a failed command needs a person; after that the outputs resume where they
     // stopped, without an agent.
@@ -69,10 +69,7 @@ fn applied_output_is_not_repeated_by_another_attempt() {
         ])
     );
     let prompt = asking.world.sessions("1")[1].text(".prompt.md");
-    assert!(
-        prompt.contains("do not ask for it again:\n- comment: Done.\n"),
-        "{prompt}"
-    );
+    assert_contains(&prompt, "do not ask for it again:\n- comment: Done.\n");
 }
 
 /// Kills the daemon at this point, and starts another one, which proceeds.
@@ -107,9 +104,9 @@ fn crash_never_applies_an_output_twice() {
         assert_eq!(done.matches("comment").count(), comments, "{point}: {done}");
         if outcome == "unknown" {
             let why = asking.explained();
-            assert!(
-                why.contains("the output on line 1 (`comment`): it may have been carried out"),
-                "{why}"
+            assert_contains(
+                &why,
+                "the output on line 1 (`comment`): it may have been carried out",
             );
             assert!(!done.contains("label"), "what follows is not done");
             assert_eq!(
@@ -163,7 +160,7 @@ fn check_overrides_the_success_of_a_command() {
         asking.world.once().expect(1);
         asking.world.session("1").expect("succeeded", None);
         let explained = asking.explained();
-        assert!(explained.contains(why), "{explained}");
+        assert_contains(&explained, why);
         assert_eq!(asking.output_events(), expected_events(&[("comment", status)]));
     }
 }
@@ -178,11 +175,8 @@ fn timed_out_output_is_not_retried() {
     );
     asking.world.once().expect(1);
     let explained = asking.explained();
-    assert!(explained.contains("may have been carried out"), "{explained}");
-    assert!(
-        explained.contains("`outputs.comment.run` did not end within 300ms"),
-        "{explained}"
-    );
+    assert_contains(&explained, "may have been carried out");
+    assert_contains(&explained, "`outputs.comment.run` did not end within 300ms");
     let daemon = asking.world.daemon();
     asking.world.vik(&["retry", "1"]).expect(0);
     eventually("it is parked again", || {

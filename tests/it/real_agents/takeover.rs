@@ -35,10 +35,8 @@ fn codex_is_taken_over_in_its_own_session() {
     );
     assert_eq!(taken["workdir"], world.workspace("1").to_str().unwrap());
     let printed = world.vik(&["takeover", "1"]).expect(0).out;
-    assert!(
-        printed.contains("codex resume ") && printed.contains(thread),
-        "{printed}"
-    );
+    assert_contains(&printed, "codex resume ");
+    assert_contains(&printed, thread);
 
     // It also asks once whether to trust a folder.
     let trusted = format!(

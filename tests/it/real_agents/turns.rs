@@ -66,10 +66,7 @@ fn has_three_turns(test: &str, agent: RealAgent) {
         ["verify_failed", "state_unchanged"]
     );
     let prompts = values(&session, "turn", "prompt");
-    assert!(
-        prompts[0].as_str().unwrap().contains("not yet two"),
-        "{prompts:?}"
-    );
+    assert_contains(prompts[0].as_str().unwrap(), "not yet two");
     // One process, one conversation.
     assert_eq!(session.text(".steps.jsonl").matches("agent_started").count(), 1);
     let conversations = values(&session, "session_started", "provider_session_id");
@@ -81,7 +78,7 @@ fn has_three_turns(test: &str, agent: RealAgent) {
     let verified = std::fs::read_to_string(world.workspace("1").join("../verified.txt"));
     assert_eq!(verified.unwrap().lines().count(), 3);
     let shown = world.vik(&["logs", "--issue", "1"]).expect(0).out;
-    assert!(shown.contains("turn 2 of 5: `verify` failed"), "{shown}");
+    assert_contains(&shown, "turn 2 of 5: `verify` failed");
     assert_eq!(world.runs()[0]["attempts"][0]["turn"], 3);
     assert!(world.vik(&["runs"]).expect(0).out.contains("succeeded (turn 3)"));
 }
@@ -249,7 +246,7 @@ fn is_kept_between_turns(test: &str, agent: RealAgent) {
     world.vik(&["run", "-d"]).expect(0);
     eventually("`verify` runs", || file("verifying.txt").exists());
     let output = world.vik(&["stop", "--keep-sessions"]).expect(0).out;
-    assert!(output.contains("1 agent keeps running"), "{output}");
+    assert_contains(&output, "1 agent keeps running");
     std::fs::write(file("go.txt"), "").unwrap();
     world.vik(&["run", "-d"]).expect(0);
     eventually("the second attempt has ended", || {

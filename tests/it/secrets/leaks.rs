@@ -240,7 +240,7 @@ fn none_is_shown(secrets: &[String]) {
     }
     let feed = all_feed_events(&client);
     hidden.check("the feed", &feed);
-    assert!(feed.contains("[secret S"), "{feed}");
+    assert_contains(&feed, "[secret S");
     for name in (0..SECRETS).map(|at| format!("[secret S{at}]")) {
         assert!(seen.contains(&name), "{name} was never masked");
     }
@@ -279,7 +279,7 @@ fn none_is_shown(secrets: &[String]) {
             .any(|path| path.extension().is_some_and(|end| end == "json"))
     );
     let after = std::fs::read_to_string(world.env.path("sent").join("after-2")).unwrap();
-    assert!(after.contains("[secret S"), "{after}");
+    assert_contains(&after, "[secret S");
 }
 
 /// Returns all events that the feed still has, as it sends them.

@@ -28,20 +28,18 @@ fn session_outside_of_the_sandbox_is_opened_only_when_confirmed() {
     // Nobody can answer without a terminal, and nothing is taken over.
     for more in [&[][..], &["--yes"]] {
         let refused = world.vik(&[outside, more].concat()).expect(2);
-        assert!(refused.err.contains("needs a terminal"), "{}", refused.err);
+        assert_contains(&refused.err, "needs a terminal");
     }
     let refused = world.vik(&["takeover", "1", "--outside"]).expect(2);
-    assert!(refused.err.contains("--open"), "{}", refused.err);
+    assert_contains(&refused.err, "--open");
     assert_eq!((held(&world).len(), world.sessions("1").len()), (0, 1));
 
     let mut typed = Typed::start(&world, outside, &[]);
     typed.type_line("n");
     let (code, shown) = typed.end();
     assert_eq!(code, Some(0), "{shown}");
-    assert!(
-        shown.contains(QUESTION) && shown.contains("nothing was opened"),
-        "{shown}"
-    );
+    assert_contains(&shown, QUESTION);
+    assert_contains(&shown, "nothing was opened");
     for planted in [
         ".claude/settings.json",
         ".vscode/tasks.json",
@@ -49,7 +47,7 @@ fn session_outside_of_the_sandbox_is_opened_only_when_confirmed() {
         ".git/config: core.fsmonitor",
         ".git/config: alias.st",
     ] {
-        assert!(shown.contains(planted), "{planted}: {shown}");
+        assert_contains(&shown, planted);
     }
     // Without an answer, nothing is opened either.
     let mut typed = Typed::start(&world, outside, &[]);
@@ -104,10 +102,7 @@ fn session_has_the_private_home_of_its_agent() {
     assert_eq!(taken["env"], json!({"CLAUDE_CONFIG_DIR": home}));
     assert!(std::path::Path::new(&home).is_dir(), "{home}");
     let printed = world.vik(&["takeover", "1"]).expect(0).out;
-    assert!(
-        printed.contains(&format!("CLAUDE_CONFIG_DIR={home} claude ")),
-        "{printed}"
-    );
+    assert_contains(&printed, &format!("CLAUDE_CONFIG_DIR={home} claude "));
     // The program of the session reads its script from the environment of the profile.
     let script = "never-read-stdin; dump-env env.second; dump-argv argv.second; exit 0";
     let world = world.set("/agents/a/env", json!({"VIK_SCRIPT": script}));
@@ -117,7 +112,8 @@ fn session_has_the_private_home_of_its_agent() {
     assert_eq!(code, Some(0), "{shown}");
     assert_eq!(variable(&world.workspace_file("1", "env.second")), Some(home));
     let argv = world.workspace_file("1", "argv.second");
-    assert!(argv.contains("--resume") && argv.contains(conversation), "{argv}");
+    assert_contains(&argv, "--resume");
+    assert_contains(&argv, conversation);
     world.vik(&["handback", "1"]).expect(0);
     daemon.stop();
 }
@@ -137,7 +133,7 @@ fn open_session_outlives_the_daemon() {
         world.status().unwrap()["pulls"]["ok"].as_u64() > Some(1)
     });
     let busy = world.vik(&["handback", "1"]).expect(1);
-    assert!(busy.err.contains("close the session"), "{}", busy.err);
+    assert_contains(&busy.err, "close the session");
     typed.type_line("echo after > fixed.txt; touch go; exit");
     let (code, shown) = typed.end();
     assert_eq!(code, Some(0), "{shown}");

@@ -134,10 +134,8 @@ fn outputs_without_commands_are_carried_out_by_the_tracker() {
     let body = comments[0]["body"].as_str().unwrap();
     assert!(body.starts_with("Done; it's $(touch pwned) {{ x }}\n"), "{body}");
     let created = tracked.issue("2");
-    assert_eq!(
-        (&created["title"], &created["state"]),
-        (&json!("The footer is cut off"), &json!("triage"))
-    );
+    assert_eq!(created["title"], "The footer is cut off");
+    assert_eq!(created["state"], "triage");
     assert!(!tracked.world.env.work().join("pwned").exists());
     tracked.world.session("1").expect("succeeded", None);
 }
@@ -176,10 +174,7 @@ fn output_of_a_state_leaves_an_issue_that_a_person_has_moved() {
     tracked.world.once().expect(1);
     assert_eq!(tracked.issue("1")["state"], "backlog");
     let explained = tracked.world.vik(&["explain", "1", "--json"]).expect(0).out;
-    assert!(
-        explained.contains("meanwhile it is in the state `backlog`"),
-        "{explained}"
-    );
+    assert_contains(&explained, "meanwhile it is in the state `backlog`");
 }
 
 #[test]
@@ -198,7 +193,7 @@ fn start_state_is_set_before_the_agent_and_keeps_the_run() {
     tracked.fail("move", 75);
     tracked.world.once().expect(0);
     let seen = std::fs::read_to_string(tracked.world.env.work().join("seen")).unwrap();
-    assert!(seen.contains("\"in progress\""), "{seen}");
+    assert_contains(&seen, "\"in progress\"");
     assert_eq!(tracked.issue("1")["state"], "done");
     assert_eq!(
         tracked.changes(),
@@ -234,14 +229,9 @@ fn doctor_names_the_command_that_creates_missing_states() {
         checks.next().unwrap().clone()
     };
     let found = check();
-    assert_eq!(
-        (&found["status"], &found["code"]),
-        (&json!("warning"), &json!("states_missing"))
-    );
-    assert!(
-        found["message"].as_str().unwrap().contains("`in progress`"),
-        "{found}"
-    );
+    assert_eq!(found["status"], "warning");
+    assert_eq!(found["code"], "states_missing");
+    assert_contains(found["message"].as_str().unwrap(), "`in progress`");
     let hint = found["hint"].as_str().unwrap();
     let command = hint.split('`').nth(1).unwrap();
     let output = tracked
@@ -409,7 +399,7 @@ fn workflow_tracker_has_the_secrets_of_the_pull_outside_of_hooks() {
     let world = world.work("hand_over", json!({"max_tries": 1}));
     world.once().expect(1);
     let log = world.session("1").text(".after_run.log");
-    assert!(log.contains("hooks: {secrets: [TOKEN]}"), "{log}");
+    assert_contains(&log, "hooks: {secrets: [TOKEN]}");
     let world = world.set("/issue/stages/work/hooks/secrets", json!(["TOKEN"]));
     let daemon = world.daemon();
     world.vik(&["retry", "1"]).expect(0);
