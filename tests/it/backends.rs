@@ -1,7 +1,6 @@
 //! `sandbox.backend: bubblewrap`: the real daemon with agents in namespaces.
 #![cfg(target_os = "linux")]
 
-use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -9,6 +8,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 use vik_proc::{Backend, Sandbox};
+use vik_testkit::report_skipped;
 use vik_testkit::server::ModelServer;
 
 use crate::escape::answering;
@@ -16,24 +16,23 @@ use crate::support::*;
 
 /// Returns a world outside of `/tmp`, which is private in the sandbox. Returns `None`, and prints
 /// the reason, where bubblewrap does not work.
-fn world(test: &str, issues: &[(&str, &str)]) -> Option<World> {
-    has_bubblewrap(test).then(|| World::below(Path::new(ELSEWHERE), issues))
+fn world(issues: &[(&str, &str)]) -> Option<World> {
+    has_bubblewrap().then(|| World::below(Path::new(ELSEWHERE), issues))
 }
 
 /// A folder that is the same inside and outside of the sandbox.
 pub const ELSEWHERE: &str = "/var/tmp";
 
 /// Returns whether bubblewrap works here, and prints the reason where it does not.
-pub fn has_bubblewrap(test: &str) -> bool {
+pub fn has_bubblewrap() -> bool {
     let sandbox = Sandbox {
         backend: Backend::Bubblewrap,
         ..Sandbox::default()
     };
     if let Err(error) = sandbox.fence() {
         let required = std::env::var_os("VIK_REQUIRE_BUBBLEWRAP").is_some();
-        assert!(!required, "{test}: {error}");
-        // The test runner captures `eprintln!`.
-        let _ = writeln!(std::io::stderr(), "skipped: {test}: {error}");
+        assert!(!required, "{error}");
+        report_skipped(&error.to_string());
         return false;
     }
     true
@@ -48,10 +47,7 @@ fn script(script: &str, sandbox: Value) -> Value {
 
 #[test]
 fn hostile_agent_sees_and_changes_nothing_outside() {
-    let Some(world) = world(
-        "hostile_agent_sees_and_changes_nothing_outside",
-        &[("1", "todo"), ("2", "elsewhere")],
-    ) else {
+    let Some(world) = world(&[("1", "todo"), ("2", "elsewhere")]) else {
         return;
     };
     let root = world.env.root().canonicalize().unwrap();
@@ -166,10 +162,7 @@ fn landlock_alone_allows_chmod_but_no_listing_of_secrets() {
 
 #[test]
 fn sandbox_provides_what_agents_need_and_confines_verify() {
-    let Some(world) = world(
-        "sandbox_provides_what_agents_need_and_confines_verify",
-        &[("1", "todo")],
-    ) else {
+    let Some(world) = world(&[("1", "todo")]) else {
         return;
     };
     let needs = "set -e; git init -q . ; git -c user.name=n -c user.email=e commit -q --allow-empty -m x; \
@@ -192,10 +185,7 @@ fn sandbox_provides_what_agents_need_and_confines_verify() {
 
 #[test]
 fn end_of_an_agent_is_reported_as_without_bubblewrap() {
-    let Some(world) = world(
-        "end_of_an_agent_is_reported_as_without_bubblewrap",
-        &[("1", "todo")],
-    ) else {
+    let Some(world) = world(&[("1", "todo")]) else {
         return;
     };
     for (way, message) in [
@@ -230,7 +220,7 @@ fn end_of_an_agent_is_reported_as_without_bubblewrap() {
 
 #[test]
 fn stop_signal_reaches_the_agent() {
-    let Some(world) = world("stop_signal_reaches_the_agent", &[("1", "todo")]) else {
+    let Some(world) = world(&[("1", "todo")]) else {
         return;
     };
     let waits = "trap 'echo bye > bye; exit 0' INT; echo > up; while :; do sleep 0.05; done";
@@ -244,14 +234,11 @@ fn stop_signal_reaches_the_agent() {
 
 #[test]
 fn network_list_admits_only_listed_hosts() {
-    let Some(world) = world("network_list_admits_only_listed_hosts", &[("1", "todo")]) else {
+    let Some(world) = world(&[("1", "todo")]) else {
         return;
     };
     if Command::new("curl").arg("--version").output().is_err() {
-        let _ = writeln!(
-            std::io::stderr(),
-            "skipped: backends::network_list_admits_only_listed_hosts: no curl"
-        );
+        report_skipped("no curl");
         return;
     }
     let (open, shut) = (answering("open"), answering("shut"));
@@ -306,7 +293,7 @@ fn unusable_bubblewrap_is_refused_at_the_start() {
 /// vex is the program of Vik itself, wherever that file is.
 #[test]
 fn vex_works_inside_bubblewrap() {
-    let Some(world) = world("vex_works_inside_bubblewrap", &[("1", "todo")]) else {
+    let Some(world) = world(&[("1", "todo")]) else {
         return;
     };
     let server = ModelServer::start_json(json!([

@@ -163,7 +163,7 @@ fn keeps_to_its_scope(agent: RealAgent, tool: &str, model: Option<&str>) {
         write("src/link/out.txt"),
         {"text": "Finished.", "expect": "\"allowed\":[\"src/**\"]"}
     ]);
-    let Some(mut real) = Real::new("gates", agent, script) else {
+    let Some(mut real) = Real::new(agent, script) else {
         return;
     };
     real.world.put(
@@ -213,7 +213,7 @@ fn claude_code_background_agents_are_kept_in_scope() {
         {"tools": [{"call": {"name": "Agent", "input": agent}}]},
         {"text": "Finished."}
     ]);
-    let Some(mut real) = Real::new("gates", RealAgent::Claude, script) else {
+    let Some(mut real) = Real::new(RealAgent::Claude, script) else {
         return;
     };
     real.world.put(
@@ -253,7 +253,7 @@ fn waits_through_the_death_of_its_daemon(agent: RealAgent) {
         {"run": "rm -rf free.txt"},
         {"text": "Finished.", "expect": "leave it"}
     ]);
-    let Some(mut real) = Real::new("gates", agent, script) else {
+    let Some(mut real) = Real::new(agent, script) else {
         return;
     };
     let rules = json!({"calls": [{"command": ["said.txt", "rm -rf"]}]});
@@ -307,7 +307,7 @@ fn codex_cannot_write_to_an_approved_shell() {
          "expect": "TTY execution is disabled"},
         {"text": "Finished.", "expect": "it is over\n"}
     ]);
-    let Some(mut real) = Real::new("gates", RealAgent::Codex, script) else {
+    let Some(mut real) = Real::new(RealAgent::Codex, script) else {
         return;
     };
     let rules = json!({"calls": [{"command": ["touch"]}]});

@@ -10,8 +10,8 @@ mod takeover;
 pub mod turns;
 
 use serde_json::{Value, json};
-use vik_testkit::RealAgent;
 use vik_testkit::server::ModelServer;
+use vik_testkit::{RealAgent, test_name};
 
 use crate::support::*;
 
@@ -30,14 +30,14 @@ pub struct Real {
 impl Real {
     /// Returns a world with one issue in `todo`. The agent `a` is this CLI, and the model follows
     /// the script. Each new workspace is a git repository with one commit.
-    pub fn new(test: &str, agent: RealAgent, script: Value) -> Option<Self> {
-        Self::of(test, &[("1", "todo")], &[("a", agent)], script)
+    pub fn new(agent: RealAgent, script: Value) -> Option<Self> {
+        Self::of(&[("1", "todo")], &[("a", agent)], script)
     }
 
-    fn of(test: &str, issues: &[(&str, &str)], agents: &[(&str, RealAgent)], script: Value) -> Option<Self> {
+    fn of(issues: &[(&str, &str)], agents: &[(&str, RealAgent)], script: Value) -> Option<Self> {
         let programs: Option<Vec<_>> = agents
             .iter()
-            .map(|(_, agent)| Some((agent.name(), agent.or_skip(test)?)))
+            .map(|(_, agent)| Some((agent.name(), agent.or_skip()?)))
             .collect();
         let server = ModelServer::start_json(script).unwrap();
         let create = "git init -q && git commit -q --allow-empty -m base";
@@ -50,7 +50,7 @@ impl Real {
         }
         for (name, agent) in agents {
             let mut profile = profile(*agent, &server);
-            if test.starts_with(STEERABLE) {
+            if test_name().starts_with(STEERABLE) {
                 profile["steer"] = json!(true);
             }
             world = world.set(&format!("/agents/{name}"), profile);
@@ -91,7 +91,7 @@ pub fn profile(agent: RealAgent, server: &ModelServer) -> Value {
 
 // --- a good session
 
-fn works_and_commits(test: &str, agent: RealAgent, model: Option<&str>) {
+fn works_and_commits(agent: RealAgent, model: Option<&str>) {
     let script = json!([
         {"thinking": "Let me see.", "text": "First a command.", "run": "echo hi > out.txt; cat out.txt"},
         {"tools": [{"write": {"path": "hello.txt", "content": "hello\nworld\n"}}]},
@@ -99,7 +99,7 @@ fn works_and_commits(test: &str, agent: RealAgent, model: Option<&str>) {
         {"run": "git add -A && git commit -m 'Say hello'", "usage": {"input": 1500, "cached": 1000, "output": 30}},
         {"text": "Finished.", "expect": "Say hello"}
     ]);
-    let Some(mut real) = Real::new(test, agent, script) else {
+    let Some(mut real) = Real::new(agent, script) else {
         return;
     };
     if let Some(model) = model {
@@ -166,30 +166,25 @@ fn works_and_commits(test: &str, agent: RealAgent, model: Option<&str>) {
 
 #[test]
 fn codex_edits_commits_and_moves_the_issue() {
-    works_and_commits("codex_edits_commits_and_moves_the_issue", RealAgent::Codex, None);
+    works_and_commits(RealAgent::Codex, None);
 }
 
 #[test]
 fn codex_in_code_mode_edits_commits_and_moves_the_issue() {
-    let test = "codex_in_code_mode_edits_commits_and_moves_the_issue";
-    works_and_commits(test, RealAgent::Codex, Some("gpt-6-sol"));
+    works_and_commits(RealAgent::Codex, Some("gpt-6-sol"));
 }
 
 #[test]
 fn claude_edits_commits_and_moves_the_issue() {
-    works_and_commits(
-        "claude_edits_commits_and_moves_the_issue",
-        RealAgent::Claude,
-        None,
-    );
+    works_and_commits(RealAgent::Claude, None);
 }
 
 // --- errors of the model
 
 /// Checks that an attempt never succeeds when the server always answers with this status, and that
 /// its failure class gives the reason.
-fn fails(test: &str, agent: RealAgent, turn: &Value, class: &str) {
-    let Some(real) = Real::new(test, agent, json!([turn])) else {
+fn fails(agent: RealAgent, turn: &Value, class: &str) {
+    let Some(real) = Real::new(agent, json!([turn])) else {
         return;
     };
     let done = real.world.once().expect(1);
@@ -213,62 +208,42 @@ fn fails(test: &str, agent: RealAgent, turn: &Value, class: &str) {
 #[test]
 fn codex_fails_on_a_persistent_server_error() {
     let turn = json!({"status": 500, "times": "forever"});
-    fails(
-        "codex_fails_on_a_persistent_server_error",
-        RealAgent::Codex,
-        &turn,
-        "overloaded",
-    );
+    fails(RealAgent::Codex, &turn, "overloaded");
 }
 
 #[test]
 fn claude_fails_on_a_persistent_server_error() {
     let turn = json!({"status": 500, "times": "forever"});
-    fails(
-        "claude_fails_on_a_persistent_server_error",
-        RealAgent::Claude,
-        &turn,
-        "overloaded",
-    );
+    fails(RealAgent::Claude, &turn, "overloaded");
 }
 
 #[test]
 fn codex_fails_on_a_rate_limit() {
     let turn = json!({"status": 429, "retry_after": 1, "times": "forever"});
-    fails(
-        "codex_fails_on_a_rate_limit",
-        RealAgent::Codex,
-        &turn,
-        "rate_limit",
-    );
+    fails(RealAgent::Codex, &turn, "rate_limit");
 }
 
 #[test]
 fn claude_fails_on_a_rate_limit() {
     let turn = json!({"status": 429, "retry_after": 1, "times": "forever"});
-    fails(
-        "claude_fails_on_a_rate_limit",
-        RealAgent::Claude,
-        &turn,
-        "rate_limit",
-    );
+    fails(RealAgent::Claude, &turn, "rate_limit");
 }
 
 #[test]
 fn codex_fails_on_a_refused_key() {
     let turn = json!({"status": 401, "times": "forever"});
-    fails("codex_fails_on_a_refused_key", RealAgent::Codex, &turn, "auth");
+    fails(RealAgent::Codex, &turn, "auth");
 }
 
 #[test]
 fn claude_fails_on_a_refused_key() {
     let turn = json!({"status": 401, "times": "forever"});
-    fails("claude_fails_on_a_refused_key", RealAgent::Claude, &turn, "auth");
+    fails(RealAgent::Claude, &turn, "auth");
 }
 
 /// Checks that the first attempt meets an error, and that the second one succeeds in the same
 /// workspace.
-fn tries_again(test: &str, agent: RealAgent) {
+fn tries_again(agent: RealAgent) {
     // Claude Code 2.1.330 itself repeats such a request five times.
     let times = if agent == RealAgent::Claude { 6 } else { 1 };
     let script = json!({"turns": [
@@ -277,7 +252,7 @@ fn tries_again(test: &str, agent: RealAgent) {
         {"run": "echo two >> log.txt && git add -A && git commit -qm 'Both'"},
         {"text": "Finished."}
     ]});
-    let Some(real) = Real::new(test, agent, script) else {
+    let Some(real) = Real::new(agent, script) else {
         return;
     };
     let world = real
@@ -299,21 +274,20 @@ fn tries_again(test: &str, agent: RealAgent) {
 
 #[test]
 fn codex_retries_in_the_same_workspace() {
-    tries_again("codex_retries_in_the_same_workspace", RealAgent::Codex);
+    tries_again(RealAgent::Codex);
 }
 
 #[test]
 fn claude_retries_in_the_same_workspace() {
-    tries_again("claude_retries_in_the_same_workspace", RealAgent::Claude);
+    tries_again(RealAgent::Claude);
 }
 
 // --- both at once
 
 #[test]
 fn codex_plans_and_claude_implements_two_issues_at_once() {
-    let test = "codex_plans_and_claude_implements_two_issues_at_once";
     let agents = [("a", RealAgent::Codex), ("b", RealAgent::Claude)];
-    let Some(real) = Real::of(test, &[("1", "todo"), ("2", "todo")], &agents, json!([])) else {
+    let Some(real) = Real::of(&[("1", "todo"), ("2", "todo")], &agents, json!([])) else {
         return;
     };
     let meet = |stage: &str| {
@@ -376,13 +350,13 @@ fn codex_plans_and_claude_implements_two_issues_at_once() {
 
 // --- conversations and budgets
 
-fn resumes_the_conversation(test: &str, agent: RealAgent, with_approvals: bool) {
+fn resumes_the_conversation(agent: RealAgent, with_approvals: bool) {
     let script = json!([
         {"text": "Going.", "run": ENDLESS},
         // Only the first attempt has this text, so the conversation is the same.
         {"text": "Went on.", "expect": "Do the task."}
     ]);
-    let Some(real) = Real::new(test, agent, script) else {
+    let Some(real) = Real::new(agent, script) else {
         return;
     };
     // Only the call of the first attempt has a time limit, so a slow machine changes nothing.
@@ -422,34 +396,32 @@ fn resumes_the_conversation(test: &str, agent: RealAgent, with_approvals: bool) 
 
 #[test]
 fn codex_resumes_the_conversation() {
-    resumes_the_conversation("codex_resumes_the_conversation", RealAgent::Codex, false);
+    resumes_the_conversation(RealAgent::Codex, false);
 }
 
 #[test]
 fn codex_resumes_the_conversation_with_approvals() {
-    let test = "codex_resumes_the_conversation_with_approvals";
-    resumes_the_conversation(test, RealAgent::Codex, true);
+    resumes_the_conversation(RealAgent::Codex, true);
 }
 
 #[test]
 fn claude_resumes_the_conversation_with_approvals() {
-    let test = "claude_resumes_the_conversation_with_approvals";
-    resumes_the_conversation(test, RealAgent::Claude, true);
+    resumes_the_conversation(RealAgent::Claude, true);
 }
 
 #[test]
 fn claude_resumes_the_conversation() {
-    resumes_the_conversation("claude_resumes_the_conversation", RealAgent::Claude, false);
+    resumes_the_conversation(RealAgent::Claude, false);
 }
 
 /// `verify` fails after the first turn, and the conversation continues with its output.
-fn continues_with_a_turn(test: &str, agent: RealAgent) {
+fn continues_with_a_turn(agent: RealAgent) {
     let script = json!([
         {"text": "First turn."},
         {"text": "Second turn.", "expect": "one more time"},
         {"text": "Third turn.", "expect": "one more time"}
     ]);
-    let Some(real) = Real::new(test, agent, script) else {
+    let Some(real) = Real::new(agent, script) else {
         return;
     };
     let verify = "echo x >> tries; test $(wc -l < tries) -ge 3 || { echo one more time; exit 1; }";
@@ -476,22 +448,22 @@ fn continues_with_a_turn(test: &str, agent: RealAgent) {
 
 #[test]
 fn codex_continues_with_a_turn() {
-    continues_with_a_turn("codex_continues_with_a_turn", RealAgent::Codex);
+    continues_with_a_turn(RealAgent::Codex);
 }
 
 #[test]
 fn claude_continues_with_a_turn() {
-    continues_with_a_turn("claude_continues_with_a_turn", RealAgent::Claude);
+    continues_with_a_turn(RealAgent::Claude);
 }
 
 #[test]
 fn claude_keeps_to_its_budget() {
-    keeps_to_its_budget("claude_keeps_to_its_budget");
+    keeps_to_its_budget();
 }
 
-fn keeps_to_its_budget(test: &str) {
+fn keeps_to_its_budget() {
     let script = json!([{"text": "One.", "run": "true", "times": 3}, {"text": "Done."}]);
-    let Some(real) = Real::new(test, RealAgent::Claude, script) else {
+    let Some(real) = Real::new(RealAgent::Claude, script) else {
         return;
     };
     let world = real.world.work("limits", json!({"usd": 0.001}));

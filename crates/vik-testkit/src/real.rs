@@ -52,19 +52,27 @@ impl RealAgent {
     ///
     /// Panics if it is not installed and `VIK_REQUIRE_REAL_AGENTS` is set, so that CI skips nothing
     /// silently.
-    pub fn or_skip(self, test: &str) -> Option<PathBuf> {
+    pub fn or_skip(self) -> Option<PathBuf> {
         let found = self.installed();
         if found.is_none() {
             let hint = "npm ci --prefix tests/agents";
             let required = std::env::var_os("VIK_REQUIRE_REAL_AGENTS").is_some();
-            assert!(!required, "{test} needs {}: {hint}", self.name());
-            // Not `eprintln!`, which the test runner captures.
-            let _ = writeln!(
-                std::io::stderr(),
-                "skipped: {test}: {} is not installed ({hint})",
-                self.name()
-            );
+            assert!(!required, "the test needs {}: {hint}", self.name());
+            report_skipped(&format!("{} is not installed ({hint})", self.name()));
         }
         found
     }
+}
+
+/// Prints that the running test is skipped, where `cargo xtask test` finds it.
+pub fn report_skipped(reason: &str) {
+    // Not `eprintln!`, which the test runner captures.
+    let _ = writeln!(std::io::stderr(), "skipped: {}: {reason}", test_name());
+}
+
+/// Returns the name of the running test, without its modules: that of its thread.
+pub fn test_name() -> String {
+    let thread = std::thread::current();
+    let name = thread.name().unwrap_or("a test");
+    name.rsplit("::").next().unwrap_or(name).to_owned()
 }

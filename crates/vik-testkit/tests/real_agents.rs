@@ -26,8 +26,8 @@ struct Setup {
     profile: AgentProfile,
 }
 
-fn setup(agent: RealAgent, test: &str, script: Value) -> Option<Setup> {
-    let program = agent.or_skip(test)?;
+fn setup(agent: RealAgent, script: Value) -> Option<Setup> {
+    let program = agent.or_skip()?;
     let env = TestEnv::new("/bin/true");
     env.link(agent.name(), &program);
     for args in [
@@ -64,8 +64,8 @@ fn work_script() -> Value {
     ])
 }
 
-fn edits_runs_and_commits(agent: RealAgent, test: &str, model: Option<&str>) {
-    let Some(mut setup) = setup(agent, test, work_script()) else {
+fn edits_runs_and_commits(agent: RealAgent, model: Option<&str>) {
+    let Some(mut setup) = setup(agent, work_script()) else {
         return;
     };
     if let Some(model) = model {
@@ -106,8 +106,8 @@ fn edits_runs_and_commits(agent: RealAgent, test: &str, model: Option<&str>) {
     assert_eq!(setup.server.turns().len(), 5);
 }
 
-fn fails_on_a_model_error(agent: RealAgent, test: &str) {
-    let Some(setup) = setup(agent, test, json!([{"status": 500, "times": "forever"}])) else {
+fn fails_on_a_model_error(agent: RealAgent) {
+    let Some(setup) = setup(agent, json!([{"status": 500, "times": "forever"}])) else {
         return;
     };
     let run = AgentRun::run(&setup.env, &setup.profile, "Do the task.\n");
@@ -121,9 +121,9 @@ fn fails_on_a_model_error(agent: RealAgent, test: &str) {
     assert!(setup.server.turns().len() > 1, "it tries again");
 }
 
-fn stops_in_mid_tool(agent: RealAgent, test: &str) {
+fn stops_in_mid_tool(agent: RealAgent) {
     let script = json!([{"text": "Going.", "run": "echo started > started.txt; sleep 600"}]);
-    let Some(setup) = setup(agent, test, script) else {
+    let Some(setup) = setup(agent, script) else {
         return;
     };
     let child = start(&setup.env, &setup.profile, "Do the task.\n");
@@ -145,39 +145,35 @@ fn stops_in_mid_tool(agent: RealAgent, test: &str) {
 
 #[test]
 fn codex_edits_runs_and_commits() {
-    edits_runs_and_commits(RealAgent::Codex, "codex_edits_runs_and_commits", None);
+    edits_runs_and_commits(RealAgent::Codex, None);
 }
 
 #[test]
 fn codex_in_code_mode_edits_runs_and_commits() {
-    edits_runs_and_commits(
-        RealAgent::Codex,
-        "codex_in_code_mode_edits_runs_and_commits",
-        Some("gpt-6-sol"),
-    );
+    edits_runs_and_commits(RealAgent::Codex, Some("gpt-6-sol"));
 }
 
 #[test]
 fn claude_edits_runs_and_commits() {
-    edits_runs_and_commits(RealAgent::Claude, "claude_edits_runs_and_commits", None);
+    edits_runs_and_commits(RealAgent::Claude, None);
 }
 
 #[test]
 fn codex_fails_on_a_model_error() {
-    fails_on_a_model_error(RealAgent::Codex, "codex_fails_on_a_model_error");
+    fails_on_a_model_error(RealAgent::Codex);
 }
 
 #[test]
 fn claude_fails_on_a_model_error() {
-    fails_on_a_model_error(RealAgent::Claude, "claude_fails_on_a_model_error");
+    fails_on_a_model_error(RealAgent::Claude);
 }
 
 #[test]
 fn codex_stops_in_mid_tool() {
-    stops_in_mid_tool(RealAgent::Codex, "codex_stops_in_mid_tool");
+    stops_in_mid_tool(RealAgent::Codex);
 }
 
 #[test]
 fn claude_stops_in_mid_tool() {
-    stops_in_mid_tool(RealAgent::Claude, "claude_stops_in_mid_tool");
+    stops_in_mid_tool(RealAgent::Claude);
 }

@@ -46,11 +46,11 @@ fn message_is_neither_lost_nor_doubled_when_the_daemon_dies() {
 const TEXT: &str = "Make it blue.";
 
 /// Kills the daemon at each point of a message to the real CLI: the model gets it once.
-fn gets_it_once(test: &str, agent: RealAgent) {
+fn gets_it_once(agent: RealAgent) {
     let wait = "echo started >> started.txt; while [ ! -e go.txt ]; do sleep 0.1; done";
     for point in MESSAGE_POINTS {
         let script = json!([{"text": "Going.", "run": wait}, {"text": "Blue it is.", "expect": TEXT}]);
-        let Some(Real { world, server }) = Real::new(test, agent, script) else {
+        let Some(Real { world, server }) = Real::new(agent, script) else {
             return;
         };
         let rig = Rig::around(world);
@@ -102,16 +102,10 @@ fn gets_it_once(test: &str, agent: RealAgent) {
 
 #[test]
 fn steerable_codex_gets_a_message_once_when_the_daemon_dies() {
-    gets_it_once(
-        "steerable_codex_gets_a_message_once_when_the_daemon_dies",
-        RealAgent::Codex,
-    );
+    gets_it_once(RealAgent::Codex);
 }
 
 #[test]
 fn steerable_claude_gets_a_message_once_when_the_daemon_dies() {
-    gets_it_once(
-        "steerable_claude_gets_a_message_once_when_the_daemon_dies",
-        RealAgent::Claude,
-    );
+    gets_it_once(RealAgent::Claude);
 }

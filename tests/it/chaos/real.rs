@@ -9,13 +9,13 @@ use crate::support::eventually;
 
 /// Kills with `kill -9` while a tool runs: the death of the daemon costs nothing, any other death
 /// costs an attempt, and the next one resumes the conversation.
-fn survives(test: &str, agent: RealAgent, target: Target) {
+fn survives(agent: RealAgent, target: Target) {
     let wait = "echo started >> started.txt; while [ ! -e go.txt ]; do sleep 0.1; done";
     let script = json!([
         {"text": "Going.", "run": wait},
         {"text": "Went on.", "expect": "Do the task."}
     ]);
-    let Some(real) = Real::new(test, agent, script) else {
+    let Some(real) = Real::new(agent, script) else {
         return;
     };
     let world = real.world.attempts(3);
@@ -65,50 +65,30 @@ fn survives(test: &str, agent: RealAgent, target: Target) {
 
 #[test]
 fn codex_survives_a_daemon_crash() {
-    survives("codex_survives_a_daemon_crash", RealAgent::Codex, Target::Daemon);
+    survives(RealAgent::Codex, Target::Daemon);
 }
 
 #[test]
 fn claude_survives_a_daemon_crash() {
-    survives(
-        "claude_survives_a_daemon_crash",
-        RealAgent::Claude,
-        Target::Daemon,
-    );
+    survives(RealAgent::Claude, Target::Daemon);
 }
 
 #[test]
 fn codex_resumes_after_all_processes_are_killed() {
-    survives(
-        "codex_resumes_after_all_processes_are_killed",
-        RealAgent::Codex,
-        Target::All,
-    );
+    survives(RealAgent::Codex, Target::All);
 }
 
 #[test]
 fn claude_resumes_after_all_processes_are_killed() {
-    survives(
-        "claude_resumes_after_all_processes_are_killed",
-        RealAgent::Claude,
-        Target::All,
-    );
+    survives(RealAgent::Claude, Target::All);
 }
 
 #[test]
 fn codex_resumes_after_its_shim_is_killed() {
-    survives(
-        "codex_resumes_after_its_shim_is_killed",
-        RealAgent::Codex,
-        Target::Shims,
-    );
+    survives(RealAgent::Codex, Target::Shims);
 }
 
 #[test]
 fn claude_resumes_after_its_shim_is_killed() {
-    survives(
-        "claude_resumes_after_its_shim_is_killed",
-        RealAgent::Claude,
-        Target::Shims,
-    );
+    survives(RealAgent::Claude, Target::Shims);
 }

@@ -11,7 +11,7 @@ use crate::support::eventually;
 
 /// Kills the daemon at each point of a further turn of the real CLI: the model gets its prompt once,
 /// in the same process.
-fn gets_its_turn_once(test: &str, agent: RealAgent) {
+fn gets_its_turn_once(agent: RealAgent) {
     const FEEDBACK: &str = "not yet done";
     for point in TURN_POINTS {
         let script = json!([
@@ -19,7 +19,7 @@ fn gets_its_turn_once(test: &str, agent: RealAgent) {
             {"text": "Second.", "run": format!("touch done.txt; {MOVE}"), "expect": FEEDBACK},
             {"text": "Finished.", "expect": "Do the task."}
         ]);
-        let Some(real) = with_turns(test, agent, 3, &script) else {
+        let Some(real) = with_turns(agent, 3, &script) else {
             return;
         };
         let Real { world, server } = real;
@@ -60,29 +60,23 @@ fn gets_its_turn_once(test: &str, agent: RealAgent) {
 
 #[test]
 fn steerable_codex_gets_its_turn_once_when_the_daemon_dies() {
-    gets_its_turn_once(
-        "steerable_codex_gets_its_turn_once_when_the_daemon_dies",
-        RealAgent::Codex,
-    );
+    gets_its_turn_once(RealAgent::Codex);
 }
 
 #[test]
 fn steerable_claude_gets_its_turn_once_when_the_daemon_dies() {
-    gets_its_turn_once(
-        "steerable_claude_gets_its_turn_once_when_the_daemon_dies",
-        RealAgent::Claude,
-    );
+    gets_its_turn_once(RealAgent::Claude);
 }
 
 /// Kills the daemon while `verify` runs between two turns: the next daemon ends the process, checks
 /// its work, and the next turn is an attempt.
-fn is_checked_after_a_crash(test: &str, agent: RealAgent) {
+fn is_checked_after_a_crash(agent: RealAgent) {
     let script = json!([
         {"text": "First.", "expect": "Do the task."},
         {"text": "Second.", "run": MOVE, "expect": "still in the state"},
         {"text": "Finished."}
     ]);
-    let Some(Real { world, server }) = with_turns(test, agent, 3, &script) else {
+    let Some(Real { world, server }) = with_turns(agent, 3, &script) else {
         return;
     };
     let verify = "test -e ../go.txt || { touch ../verifying.txt; sleep 1000; }";
@@ -111,10 +105,10 @@ fn is_checked_after_a_crash(test: &str, agent: RealAgent) {
 
 #[test]
 fn steerable_codex_is_checked_after_a_crash() {
-    is_checked_after_a_crash("steerable_codex_is_checked_after_a_crash", RealAgent::Codex);
+    is_checked_after_a_crash(RealAgent::Codex);
 }
 
 #[test]
 fn steerable_claude_is_checked_after_a_crash() {
-    is_checked_after_a_crash("steerable_claude_is_checked_after_a_crash", RealAgent::Claude);
+    is_checked_after_a_crash(RealAgent::Claude);
 }

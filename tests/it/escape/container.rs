@@ -4,12 +4,12 @@
 //! The daemon runs in there, with the agent and its victim. Creating all this needs root; without
 //! root the tests are skipped with a message.
 
-use std::io::Write;
 use std::os::unix::fs::lchown;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
+use vik_testkit::report_skipped;
 
 use super::{NAMES, Prison, all_stopped};
 use crate::support::*;
@@ -57,7 +57,7 @@ impl Place {
 const NAMESPACES: &str = "unshare --mount --pid --fork --kill-child --ipc --uts --mount-proc";
 
 /// Returns whether the place can be created; where it cannot, prints that the test is skipped.
-pub(super) fn is_available(place: Place, test: &str) -> bool {
+pub(super) fn is_available(place: Place) -> bool {
     if matches!(place, Place::Here) {
         return true;
     }
@@ -81,8 +81,7 @@ pub(super) fn is_available(place: Place, test: &str) -> bool {
     } else {
         return true;
     };
-    // The test runner captures `eprintln!`.
-    let _ = writeln!(std::io::stderr(), "skipped: {test}: {why}");
+    report_skipped(why);
     false
 }
 
@@ -157,8 +156,8 @@ fn own(path: &Path) {
     }
 }
 
-fn is_held_in(test: &str, place: Place, mut prison: Prison, min_stopped: usize) {
-    if !is_available(place, test) {
+fn is_held_in(place: Place, mut prison: Prison, min_stopped: usize) {
+    if !is_available(place) {
         return;
     }
     once_in(place, &prison.world).expect(0);
@@ -168,38 +167,29 @@ fn is_held_in(test: &str, place: Place, mut prison: Prison, min_stopped: usize) 
 
 #[test]
 fn hostile_agent_of_an_ordinary_user_is_confined() {
-    let test = "hostile_agent_of_an_ordinary_user_is_confined";
-    is_held_in(test, Place::User, Prison::new(&json!({})), 90);
+    is_held_in(Place::User, Prison::new(&json!({})), 90);
 }
 
 #[test]
 fn hostile_agent_of_an_ordinary_user_reaches_only_listed_hosts() {
-    let test = "hostile_agent_of_an_ordinary_user_reaches_only_listed_hosts";
-    is_held_in(test, Place::User, Prison::with_listed_hosts(), 140);
+    is_held_in(Place::User, Prison::with_listed_hosts(), 140);
 }
 
 #[test]
 fn hostile_agent_in_a_container_is_confined() {
-    let test = "hostile_agent_in_a_container_is_confined";
-    is_held_in(test, Place::Container, Prison::new(&json!({})), 90);
+    is_held_in(Place::Container, Prison::new(&json!({})), 90);
 }
 
 #[test]
 fn hostile_agent_in_a_container_without_network_is_confined() {
-    let test = "hostile_agent_in_a_container_without_network_is_confined";
-    is_held_in(
-        test,
-        Place::Container,
-        Prison::new(&json!({"network": "off"})),
-        100,
-    );
+    is_held_in(Place::Container, Prison::new(&json!({"network": "off"})), 100);
 }
 
 /// A setting that cannot be enforced there is refused before anything starts, and the message names
 /// the alternative.
 #[test]
 fn container_refuses_a_host_list_at_the_start() {
-    if !is_available(Place::Container, "container_refuses_a_host_list_at_the_start") {
+    if !is_available(Place::Container) {
         return;
     }
     let prison = Prison::with_listed_hosts();
@@ -232,10 +222,7 @@ const FLOODS: [(&str, &str, &str); 2] = [
 
 #[test]
 fn container_kills_an_agent_over_its_limits_and_reports_it() {
-    if !is_available(
-        Place::Container,
-        "container_kills_an_agent_over_its_limits_and_reports_it",
-    ) {
+    if !is_available(Place::Container) {
         return;
     }
     for (sandbox, command, message) in FLOODS {

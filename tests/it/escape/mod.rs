@@ -101,7 +101,7 @@ fn hostile_agent_is_confined_by_namespaces() {
         json!({"backend": "bubblewrap"}),
         json!({"backend": "bubblewrap", "network": "off"}),
     ] {
-        if has_bubblewrap("hostile_agent_is_confined_by_namespaces") {
+        if has_bubblewrap() {
             let lines = Prison::new(&sandbox).run();
             let out = escaped(&lines)
                 .into_iter()

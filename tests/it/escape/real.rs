@@ -111,9 +111,9 @@ fn is_held(
 
 /// Returns a prison with this agent; where the agent is not installed, prints that the test is
 /// skipped.
-fn of(agent: RealAgent, place: Place, test: &str, server: &ModelServer) -> Option<Prison> {
-    let installed = agent.or_skip(test)?;
-    if !is_available(place, test) {
+fn of(agent: RealAgent, place: Place, server: &ModelServer) -> Option<Prison> {
+    let installed = agent.or_skip()?;
+    if !is_available(place) {
         return None;
     }
     let mut profile = profile(agent, server);
@@ -128,9 +128,9 @@ fn of(agent: RealAgent, place: Place, test: &str, server: &ModelServer) -> Optio
     Some(prison)
 }
 
-fn through_codex(place: Place, test: &str) {
+fn through_codex(place: Place) {
     let server = ModelServer::start_json(json!([])).unwrap();
-    let Some(prison) = of(RealAgent::Codex, place, test, &server) else {
+    let Some(prison) = of(RealAgent::Codex, place, &server) else {
         return;
     };
     // Codex shows at most this number of tokens of an output, and waits at most this time.
@@ -141,16 +141,16 @@ fn through_codex(place: Place, test: &str) {
     is_held(place, prison, &server, &[], shell);
 }
 
-fn through_claude_code(place: Place, test: &str) {
+fn through_claude_code(place: Place) {
     let server = ModelServer::start_json(json!([])).unwrap();
-    let Some(prison) = of(RealAgent::Claude, place, test, &server) else {
+    let Some(prison) = of(RealAgent::Claude, place, &server) else {
         return;
     };
     is_held(place, prison, &server, &[], |command| json!({"run": command}));
 }
 
-fn through_vex(place: Place, test: &str) {
-    if !is_available(place, test) {
+fn through_vex(place: Place) {
+    if !is_available(place) {
         return;
     }
     let server = ModelServer::start_json(json!([])).unwrap();
@@ -168,33 +168,30 @@ fn through_vex(place: Place, test: &str) {
 
 #[test]
 fn hostile_model_through_codex_is_confined() {
-    through_codex(Place::Here, "hostile_model_through_codex_is_confined");
+    through_codex(Place::Here);
 }
 
 #[test]
 fn hostile_model_through_claude_code_is_confined() {
-    through_claude_code(Place::Here, "hostile_model_through_claude_code_is_confined");
+    through_claude_code(Place::Here);
 }
 
 #[test]
 fn hostile_model_through_vex_is_confined() {
-    through_vex(Place::Here, "hostile_model_through_vex_is_confined");
+    through_vex(Place::Here);
 }
 
 #[test]
 fn hostile_model_through_codex_is_confined_in_a_container() {
-    let test = "hostile_model_through_codex_is_confined_in_a_container";
-    through_codex(Place::Container, test);
+    through_codex(Place::Container);
 }
 
 #[test]
 fn hostile_model_through_claude_code_is_confined_in_a_container() {
-    let test = "hostile_model_through_claude_code_is_confined_in_a_container";
-    through_claude_code(Place::Container, test);
+    through_claude_code(Place::Container);
 }
 
 #[test]
 fn hostile_model_through_vex_is_confined_in_a_container() {
-    let test = "hostile_model_through_vex_is_confined_in_a_container";
-    through_vex(Place::Container, test);
+    through_vex(Place::Container);
 }

@@ -32,10 +32,10 @@ fn vex_requests_outputs_from_a_read_only_workspace() {
 }
 
 /// Checks that a real agent can request outputs from its shell, inside the sandbox of the stage.
-fn asks_by_its_shell(test: &str, agent: RealAgent) {
+fn asks_by_its_shell(agent: RealAgent) {
     let command = format!("printf '%s\\n' '{LABEL}' '{STATE}' >> \"$VIK_OUTPUTS\"");
     let script = json!([{"run": command}, {"text": "Finished."}]);
-    let Some(Real { world, server }) = Real::new(test, agent, script) else {
+    let Some(Real { world, server }) = Real::new(agent, script) else {
         return;
     };
     let asking = Asking::with(world);
@@ -53,10 +53,10 @@ fn asks_by_its_shell(test: &str, agent: RealAgent) {
 
 #[test]
 fn codex_requests_outputs_by_its_shell() {
-    asks_by_its_shell("codex_requests_outputs_by_its_shell", RealAgent::Codex);
+    asks_by_its_shell(RealAgent::Codex);
 }
 
 #[test]
 fn claude_code_requests_outputs_by_its_shell() {
-    asks_by_its_shell("claude_code_requests_outputs_by_its_shell", RealAgent::Claude);
+    asks_by_its_shell(RealAgent::Claude);
 }

@@ -10,8 +10,8 @@ fn sleeps(real: &Real) -> bool {
     processes.any(|process| process.command == "sleep 1000")
 }
 
-pub(super) fn stops_in_mid_tool(test: &str, agent: RealAgent) {
-    let Some(real) = Real::new(test, agent, json!([{"text": "Going.", "run": ENDLESS}])) else {
+pub(super) fn stops_in_mid_tool(agent: RealAgent) {
+    let Some(real) = Real::new(agent, json!([{"text": "Going.", "run": ENDLESS}])) else {
         return;
     };
     real.world.vik(&["run", "-d"]).expect(0);
@@ -44,16 +44,16 @@ pub(super) fn stops_in_mid_tool(test: &str, agent: RealAgent) {
 
 #[test]
 fn codex_is_stopped_during_a_tool_call() {
-    stops_in_mid_tool("codex_is_stopped_during_a_tool_call", RealAgent::Codex);
+    stops_in_mid_tool(RealAgent::Codex);
 }
 
 #[test]
 fn claude_is_stopped_during_a_tool_call() {
-    stops_in_mid_tool("claude_is_stopped_during_a_tool_call", RealAgent::Claude);
+    stops_in_mid_tool(RealAgent::Claude);
 }
 
-pub(super) fn runs_out_of_time(test: &str, agent: RealAgent) {
-    let Some(real) = Real::new(test, agent, json!([{"text": "Going.", "run": ENDLESS}])) else {
+pub(super) fn runs_out_of_time(agent: RealAgent) {
+    let Some(real) = Real::new(agent, json!([{"text": "Going.", "run": ENDLESS}])) else {
         return;
     };
     // Long enough for a slow machine to start the tool, and shorter than Codex waits for one.
@@ -69,10 +69,10 @@ pub(super) fn runs_out_of_time(test: &str, agent: RealAgent) {
 
 #[test]
 fn codex_times_out_during_a_tool_call() {
-    runs_out_of_time("codex_times_out_during_a_tool_call", RealAgent::Codex);
+    runs_out_of_time(RealAgent::Codex);
 }
 
 #[test]
 fn claude_times_out_during_a_tool_call() {
-    runs_out_of_time("claude_times_out_during_a_tool_call", RealAgent::Claude);
+    runs_out_of_time(RealAgent::Claude);
 }

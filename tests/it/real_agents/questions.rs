@@ -6,7 +6,7 @@ use super::*;
 const ASK: &str =
     r#"printf '{"question":"Which table?","choices":["old","new"]}\n' >> "$VIK_QUESTIONS" && echo asked"#;
 
-fn asks_and_continues(test: &str, agent: RealAgent, own_sandbox: bool) {
+fn asks_and_continues(agent: RealAgent, own_sandbox: bool) {
     let script = json!([
         {"text": "I ask.", "run": ASK, "expect": "VIK_QUESTIONS"},
         {"text": "I wait.", "expect": "asked"},
@@ -14,7 +14,7 @@ fn asks_and_continues(test: &str, agent: RealAgent, own_sandbox: bool) {
         {"text": "Then the new one.", "expect": "Do the task.", "run": "echo new > table.txt"},
         {"text": "Finished.", "expect": "You asked: Which table?"}
     ]);
-    let Some(mut real) = Real::new(test, agent, script) else {
+    let Some(mut real) = Real::new(agent, script) else {
         return;
     };
     if own_sandbox {
@@ -40,36 +40,32 @@ fn asks_and_continues(test: &str, agent: RealAgent, own_sandbox: bool) {
 
 #[test]
 fn codex_asks_and_continues_with_the_answer() {
-    let test = "codex_asks_and_continues_with_the_answer";
-    asks_and_continues(test, RealAgent::Codex, false);
+    asks_and_continues(RealAgent::Codex, false);
 }
 
 #[test]
 fn codex_asks_in_its_own_sandbox() {
-    asks_and_continues("codex_asks_in_its_own_sandbox", RealAgent::Codex, true);
+    asks_and_continues(RealAgent::Codex, true);
 }
 
 #[test]
 fn steerable_codex_asks_and_continues_with_the_answer() {
-    let test = "steerable_codex_asks_and_continues_with_the_answer";
-    asks_and_continues(test, RealAgent::Codex, false);
+    asks_and_continues(RealAgent::Codex, false);
 }
 
 #[test]
 fn claude_asks_and_continues_with_the_answer() {
-    let test = "claude_asks_and_continues_with_the_answer";
-    asks_and_continues(test, RealAgent::Claude, false);
+    asks_and_continues(RealAgent::Claude, false);
 }
 
 #[test]
 fn steerable_claude_asks_and_continues_with_the_answer() {
-    let test = "steerable_claude_asks_and_continues_with_the_answer";
-    asks_and_continues(test, RealAgent::Claude, false);
+    asks_and_continues(RealAgent::Claude, false);
 }
 
 /// An agent that may change nothing asks, and continues after the answer.
-fn asks_without_other_changes(test: &str, agent: RealAgent, changes: &Value, script: Value) {
-    let Some(mut real) = Real::new(test, agent, script) else {
+fn asks_without_other_changes(agent: RealAgent, changes: &Value, script: Value) {
+    let Some(mut real) = Real::new(agent, script) else {
         return;
     };
     for (key, value) in changes.as_object().unwrap() {
@@ -107,28 +103,25 @@ fn shell_script() -> Value {
 
 #[test]
 fn read_only_codex_asks_in_its_own_sandbox() {
-    let test = "read_only_codex_asks_in_its_own_sandbox";
     let changes = json!({"permission": "read-only", "sandbox": "off"});
-    asks_without_other_changes(test, RealAgent::Codex, &changes, shell_script());
+    asks_without_other_changes(RealAgent::Codex, &changes, shell_script());
 }
 
 #[test]
 fn read_only_codex_asks_in_the_sandbox_of_vik() {
-    let test = "read_only_codex_asks_in_the_sandbox_of_vik";
     let changes = json!({"permission": "read-only", "sandbox": "on"});
-    asks_without_other_changes(test, RealAgent::Codex, &changes, shell_script());
+    asks_without_other_changes(RealAgent::Codex, &changes, shell_script());
 }
 
 #[test]
 fn codex_asks_in_a_sandbox_that_its_flags_select() {
-    let test = "codex_asks_in_a_sandbox_that_its_flags_select";
     let script = json!([
         {"run": ASK, "expect": "VIK_QUESTIONS"},
         {"text": "I wait.", "expect": "asked"},
         {"text": "The new one.", "expect": "You asked: Which table?"}
     ]);
     let changes = json!({"args": {"s": "workspace-write"}, "sandbox": "off"});
-    asks_without_other_changes(test, RealAgent::Codex, &changes, script);
+    asks_without_other_changes(RealAgent::Codex, &changes, script);
 }
 
 /// Returns a script of a model that only has a tool that writes files.
@@ -147,14 +140,12 @@ fn writing_script() -> Value {
 
 #[test]
 fn read_only_claude_asks_in_the_sandbox_of_vik() {
-    let test = "read_only_claude_asks_in_the_sandbox_of_vik";
     let changes = json!({"permission": "read-only", "sandbox": "on"});
-    asks_without_other_changes(test, RealAgent::Claude, &changes, writing_script());
+    asks_without_other_changes(RealAgent::Claude, &changes, writing_script());
 }
 
 #[test]
 fn claude_that_accepts_edits_asks() {
-    let test = "claude_that_accepts_edits_asks";
     let script = json!([
         {"tools": [{"read": "$VIK_QUESTIONS"}]},
         {"tools": [{"write": {"path": "$VIK_QUESTIONS", "content": r#"{"question":"Which table?"}"#}}]},
@@ -162,5 +153,5 @@ fn claude_that_accepts_edits_asks() {
         {"text": "The new one.", "expect": "You asked: Which table?"}
     ]);
     let changes = json!({"args": {"permission-mode": "acceptEdits"}, "sandbox": "off"});
-    asks_without_other_changes(test, RealAgent::Claude, &changes, script);
+    asks_without_other_changes(RealAgent::Claude, &changes, script);
 }

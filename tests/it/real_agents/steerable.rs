@@ -5,28 +5,24 @@ use super::*;
 
 #[test]
 fn steerable_codex_edits_commits_and_moves_the_issue() {
-    let test = "steerable_codex_edits_commits_and_moves_the_issue";
-    works_and_commits(test, RealAgent::Codex, None);
+    works_and_commits(RealAgent::Codex, None);
 }
 
 #[test]
 fn steerable_codex_in_code_mode_edits_commits_and_moves_the_issue() {
-    let test = "steerable_codex_in_code_mode_edits_commits_and_moves_the_issue";
-    works_and_commits(test, RealAgent::Codex, Some("gpt-6-sol"));
+    works_and_commits(RealAgent::Codex, Some("gpt-6-sol"));
 }
 
 #[test]
 fn steerable_claude_edits_commits_and_moves_the_issue() {
-    let test = "steerable_claude_edits_commits_and_moves_the_issue";
-    works_and_commits(test, RealAgent::Claude, None);
+    works_and_commits(RealAgent::Claude, None);
 }
 
 #[test]
 fn steerable_codex_fails_as_without_messages() {
     for (status, class) in [(500, "overloaded"), (429, "rate_limit"), (401, "auth")] {
         let turn = json!({"status": status, "retry_after": 1, "times": "forever"});
-        let test = "steerable_codex_fails_as_without_messages";
-        fails(test, RealAgent::Codex, &turn, class);
+        fails(RealAgent::Codex, &turn, class);
     }
 }
 
@@ -34,48 +30,41 @@ fn steerable_codex_fails_as_without_messages() {
 fn steerable_claude_fails_as_without_messages() {
     for (status, class) in [(500, "overloaded"), (429, "rate_limit"), (401, "auth")] {
         let turn = json!({"status": status, "retry_after": 1, "times": "forever"});
-        let test = "steerable_claude_fails_as_without_messages";
-        fails(test, RealAgent::Claude, &turn, class);
+        fails(RealAgent::Claude, &turn, class);
     }
 }
 
 #[test]
 fn steerable_codex_resumes_the_conversation() {
-    let test = "steerable_codex_resumes_the_conversation";
-    resumes_the_conversation(test, RealAgent::Codex, false);
+    resumes_the_conversation(RealAgent::Codex, false);
 }
 
 #[test]
 fn steerable_claude_resumes_the_conversation() {
-    let test = "steerable_claude_resumes_the_conversation";
-    resumes_the_conversation(test, RealAgent::Claude, false);
+    resumes_the_conversation(RealAgent::Claude, false);
 }
 
 #[test]
 fn steerable_claude_keeps_to_its_budget() {
-    keeps_to_its_budget("steerable_claude_keeps_to_its_budget");
+    keeps_to_its_budget();
 }
 
 #[test]
 fn steerable_codex_is_stopped_during_a_tool_call() {
-    let test = "steerable_codex_is_stopped_during_a_tool_call";
-    stops_in_mid_tool(test, RealAgent::Codex);
+    stops_in_mid_tool(RealAgent::Codex);
 }
 
 #[test]
 fn steerable_claude_is_stopped_during_a_tool_call() {
-    let test = "steerable_claude_is_stopped_during_a_tool_call";
-    stops_in_mid_tool(test, RealAgent::Claude);
+    stops_in_mid_tool(RealAgent::Claude);
 }
 
 #[test]
 fn steerable_codex_times_out_during_a_tool_call() {
-    let test = "steerable_codex_times_out_during_a_tool_call";
-    runs_out_of_time(test, RealAgent::Codex);
+    runs_out_of_time(RealAgent::Codex);
 }
 
 #[test]
 fn steerable_claude_times_out_during_a_tool_call() {
-    let test = "steerable_claude_times_out_during_a_tool_call";
-    runs_out_of_time(test, RealAgent::Claude);
+    runs_out_of_time(RealAgent::Claude);
 }

@@ -13,8 +13,7 @@ fn codex_is_taken_over_in_its_own_session() {
         {"text": "All done now."},
         {"text": "Thank you.", "expect": "- fixed.txt"}
     ]);
-    let test = "codex_is_taken_over_in_its_own_session";
-    let Some(mut real) = Real::new(test, RealAgent::Codex, script) else {
+    let Some(mut real) = Real::new(RealAgent::Codex, script) else {
         return;
     };
     // Codex asks the person whether to replace an older model.

@@ -6,8 +6,8 @@ use super::*;
 pub const MOVE: &str = "sh .git/move.sh";
 
 /// Returns a world whose stage has turns and no hooks.
-pub fn with_turns(test: &str, agent: RealAgent, max: u32, script: &Value) -> Option<Real> {
-    let mut real = Real::new(test, agent, script.clone())?;
+pub fn with_turns(agent: RealAgent, max: u32, script: &Value) -> Option<Real> {
+    let mut real = Real::new(agent, script.clone())?;
     let world = &mut real.world;
     world.put("/issue/stages/work/hooks", json!({}));
     world.put("/issue/stages/work/turns", json!({"max": max}));
@@ -38,7 +38,7 @@ fn values(session: &Session, kind: &str, field: &str) -> Vec<Value> {
 
 /// `verify` fails after the first turn, the issue is unchanged after the second, and the agent
 /// moves it in the third.
-fn has_three_turns(test: &str, agent: RealAgent) {
+fn has_three_turns(agent: RealAgent) {
     let script = json!([
         {"text": "First.", "run": "echo one > one.txt", "expect": "Do the task."},
         {"text": "That is all."},
@@ -47,7 +47,7 @@ fn has_three_turns(test: &str, agent: RealAgent) {
         {"text": "Third.", "run": MOVE, "expect": "still in the state"},
         {"text": "Finished."}
     ]);
-    let Some(mut real) = with_turns(test, agent, 5, &script) else {
+    let Some(mut real) = with_turns(agent, 5, &script) else {
         return;
     };
     let verify = "echo run >> ../verified.txt; test -e two.txt || { echo not yet two; exit 1; }";
@@ -85,19 +85,16 @@ fn has_three_turns(test: &str, agent: RealAgent) {
 
 #[test]
 fn steerable_codex_has_three_turns_in_one_process() {
-    has_three_turns("steerable_codex_has_three_turns_in_one_process", RealAgent::Codex);
+    has_three_turns(RealAgent::Codex);
 }
 
 #[test]
 fn steerable_claude_has_three_turns_in_one_process() {
-    has_three_turns(
-        "steerable_claude_has_three_turns_in_one_process",
-        RealAgent::Claude,
-    );
+    has_three_turns(RealAgent::Claude);
 }
 
 /// The agent asks in its second turn.
-fn asks_in_its_second_turn(test: &str, agent: RealAgent) {
+fn asks_in_its_second_turn(agent: RealAgent) {
     let ask = r#"printf '{"question":"Which table?"}\n' >> "$VIK_QUESTIONS""#;
     let script = json!([
         {"text": "First.", "expect": "Do the task."},
@@ -106,7 +103,7 @@ fn asks_in_its_second_turn(test: &str, agent: RealAgent) {
         {"text": "Then this.", "run": MOVE, "expect": "You asked: Which table?"},
         {"text": "Finished."}
     ]);
-    let Some(real) = with_turns(test, agent, 5, &script) else {
+    let Some(real) = with_turns(agent, 5, &script) else {
         return;
     };
     let world = &real.world;
@@ -122,17 +119,17 @@ fn asks_in_its_second_turn(test: &str, agent: RealAgent) {
 
 #[test]
 fn steerable_codex_asks_in_its_second_turn() {
-    asks_in_its_second_turn("steerable_codex_asks_in_its_second_turn", RealAgent::Codex);
+    asks_in_its_second_turn(RealAgent::Codex);
 }
 
 #[test]
 fn steerable_claude_asks_in_its_second_turn() {
-    asks_in_its_second_turn("steerable_claude_asks_in_its_second_turn", RealAgent::Claude);
+    asks_in_its_second_turn(RealAgent::Claude);
 }
 
 /// A message that arrives while `verify` runs after the first turn gets its answer before the next
 /// turn, and `verify` runs again after it.
-fn gets_a_message_between_turns(test: &str, agent: RealAgent) {
+fn gets_a_message_between_turns(agent: RealAgent) {
     const TEXT: &str = "Make it blue.";
     let script = json!([
         {"text": "First.", "expect": "Do the task."},
@@ -141,7 +138,7 @@ fn gets_a_message_between_turns(test: &str, agent: RealAgent) {
         {"text": "Second.", "run": MOVE, "expect": "still in the state"},
         {"text": "Finished."}
     ]);
-    let Some(mut real) = with_turns(test, agent, 5, &script) else {
+    let Some(mut real) = with_turns(agent, 5, &script) else {
         return;
     };
     let verify = "touch ../verifying.txt; test -e color.txt || sleep 1000";
@@ -173,25 +170,23 @@ fn gets_a_message_between_turns(test: &str, agent: RealAgent) {
 
 #[test]
 fn steerable_codex_gets_a_message_between_turns() {
-    let test = "steerable_codex_gets_a_message_between_turns";
-    gets_a_message_between_turns(test, RealAgent::Codex);
+    gets_a_message_between_turns(RealAgent::Codex);
 }
 
 #[test]
 fn steerable_claude_gets_a_message_between_turns() {
-    let test = "steerable_claude_gets_a_message_between_turns";
-    gets_a_message_between_turns(test, RealAgent::Claude);
+    gets_a_message_between_turns(RealAgent::Claude);
 }
 
 /// What holds the issue ends the process after its turn; the next one is an attempt of its own.
-fn pause_ends_the_process(test: &str, agent: RealAgent) {
+fn pause_ends_the_process(agent: RealAgent) {
     let script = json!([
         {"text": "First.", "run": "touch up.txt; while [ ! -e go.txt ]; do sleep 0.1; done", "expect": "Do the task."},
         {"text": "That is all."},
         {"text": "Second.", "run": MOVE, "expect": "still in the state"},
         {"text": "Finished."}
     ]);
-    let Some(real) = with_turns(test, agent, 5, &script) else {
+    let Some(real) = with_turns(agent, 5, &script) else {
         return;
     };
     let world = &real.world;
@@ -219,23 +214,23 @@ fn pause_ends_the_process(test: &str, agent: RealAgent) {
 
 #[test]
 fn steerable_codex_ends_its_process_for_a_pause() {
-    pause_ends_the_process("steerable_codex_ends_its_process_for_a_pause", RealAgent::Codex);
+    pause_ends_the_process(RealAgent::Codex);
 }
 
 #[test]
 fn steerable_claude_ends_its_process_for_a_pause() {
-    pause_ends_the_process("steerable_claude_ends_its_process_for_a_pause", RealAgent::Claude);
+    pause_ends_the_process(RealAgent::Claude);
 }
 
 /// A daemon that stops and leaves its agents alive ends the `verify` that runs between two turns. The
 /// next daemon ends the process and checks its work.
-fn is_kept_between_turns(test: &str, agent: RealAgent) {
+fn is_kept_between_turns(agent: RealAgent) {
     let script = json!([
         {"text": "First.", "expect": "Do the task."},
         {"text": "Second.", "run": MOVE, "expect": "still in the state"},
         {"text": "Finished."}
     ]);
-    let Some(mut real) = with_turns(test, agent, 3, &script) else {
+    let Some(mut real) = with_turns(agent, 3, &script) else {
         return;
     };
     let verify = "test -e ../go.txt || { touch ../verifying.txt; sleep 1000; }";
@@ -263,16 +258,16 @@ fn is_kept_between_turns(test: &str, agent: RealAgent) {
 
 #[test]
 fn steerable_codex_is_kept_between_turns() {
-    is_kept_between_turns("steerable_codex_is_kept_between_turns", RealAgent::Codex);
+    is_kept_between_turns(RealAgent::Codex);
 }
 
 #[test]
 fn steerable_claude_is_kept_between_turns() {
-    is_kept_between_turns("steerable_claude_is_kept_between_turns", RealAgent::Claude);
+    is_kept_between_turns(RealAgent::Claude);
 }
 
 /// `timeout` starts again with each turn.
-fn each_turn_has_its_own_timeout(test: &str, agent: RealAgent) {
+fn each_turn_has_its_own_timeout(agent: RealAgent) {
     let script = json!([
         {"text": "First.", "run": "sleep 4", "expect": "Do the task."},
         {"text": "That is all."},
@@ -281,7 +276,7 @@ fn each_turn_has_its_own_timeout(test: &str, agent: RealAgent) {
         {"text": "Third.", "run": format!("sleep 4; {MOVE}")},
         {"text": "Finished."}
     ]);
-    let Some(mut real) = with_turns(test, agent, 3, &script) else {
+    let Some(mut real) = with_turns(agent, 3, &script) else {
         return;
     };
     real.world.put("/issue/stages/work/timeout", json!("10s"));
@@ -294,6 +289,5 @@ fn each_turn_has_its_own_timeout(test: &str, agent: RealAgent) {
 
 #[test]
 fn steerable_claude_has_a_timeout_for_each_turn() {
-    let test = "steerable_claude_has_a_timeout_for_each_turn";
-    each_turn_has_its_own_timeout(test, RealAgent::Claude);
+    each_turn_has_its_own_timeout(RealAgent::Claude);
 }

@@ -37,10 +37,10 @@ fn result(run: &AgentRun) -> Value {
 }
 
 /// Checks that a script has the same result with an open input.
-fn is_the_same(agent: RealAgent, test: &str, name: &str, script: &Value) {
+fn is_the_same(agent: RealAgent, name: &str, script: &Value) {
     let mut results = Vec::new();
     for is_open in [false, true] {
-        let Some(setup) = setup(agent, test, script.clone()) else {
+        let Some(setup) = setup(agent, script.clone()) else {
             return;
         };
         let run = if is_open {
@@ -62,7 +62,7 @@ fn is_the_same(agent: RealAgent, test: &str, name: &str, script: &Value) {
     assert_eq!(closed.0, open.0, "{name}: {:?} and {:?}", closed.1, open.1);
 }
 
-fn ends_as_with_a_prompt(agent: RealAgent, test: &str) {
+fn ends_as_with_a_prompt(agent: RealAgent) {
     let forever = |turn: Value| {
         let mut turn = turn;
         turn["times"] = "forever".into();
@@ -84,18 +84,18 @@ fn ends_as_with_a_prompt(agent: RealAgent, test: &str) {
             json!([{"run": "exit 3"}, {"text": "It failed."}]),
         ),
     ] {
-        is_the_same(agent, test, name, &script);
+        is_the_same(agent, name, &script);
     }
 }
 
 #[test]
 fn codex_ends_as_with_a_prompt() {
-    ends_as_with_a_prompt(RealAgent::Codex, "codex_ends_as_with_a_prompt");
+    ends_as_with_a_prompt(RealAgent::Codex);
 }
 
 #[test]
 fn claude_ends_as_with_a_prompt() {
-    ends_as_with_a_prompt(RealAgent::Claude, "claude_ends_as_with_a_prompt");
+    ends_as_with_a_prompt(RealAgent::Claude);
 }
 
 /// Returns the bodies of the requests to the model, as text.
@@ -103,9 +103,9 @@ fn requests(server: &vik_testkit::server::ModelServer) -> Vec<String> {
     server.turns().iter().map(|turn| turn.body.to_string()).collect()
 }
 
-fn takes_a_message_in_mid_turn(agent: RealAgent, test: &str) {
+fn takes_a_message_in_mid_turn(agent: RealAgent) {
     let script = json!([{"text": "Going.", "run": "sleep 1"}, {"text": "Blue it is."}]);
-    let Some(setup) = setup(agent, test, script) else {
+    let Some(setup) = setup(agent, script) else {
         return;
     };
     let sent = message(1, "Make it blue.", false);
@@ -122,22 +122,22 @@ fn takes_a_message_in_mid_turn(agent: RealAgent, test: &str) {
 
 #[test]
 fn codex_takes_a_message_in_mid_turn() {
-    takes_a_message_in_mid_turn(RealAgent::Codex, "codex_takes_a_message_in_mid_turn");
+    takes_a_message_in_mid_turn(RealAgent::Codex);
 }
 
 #[test]
 fn claude_takes_a_message_in_mid_turn() {
-    takes_a_message_in_mid_turn(RealAgent::Claude, "claude_takes_a_message_in_mid_turn");
+    takes_a_message_in_mid_turn(RealAgent::Claude);
 }
 
-fn takes_a_message_after_the_last_request(agent: RealAgent, test: &str) {
+fn takes_a_message_after_the_last_request(agent: RealAgent) {
     let script = json!([
         {"text": "Done.", "run": "true"},
         {"text": "All done."},
         {"text": "Now it is green.", "run": "true"},
         {"text": "Really done."}
     ]);
-    let Some(setup) = setup(agent, test, script) else {
+    let Some(setup) = setup(agent, script) else {
         return;
     };
     let sent = message(2, "Make it green.", false);
@@ -160,22 +160,20 @@ fn takes_a_message_after_the_last_request(agent: RealAgent, test: &str) {
 
 #[test]
 fn codex_takes_a_message_after_the_last_request() {
-    let test = "codex_takes_a_message_after_the_last_request";
-    takes_a_message_after_the_last_request(RealAgent::Codex, test);
+    takes_a_message_after_the_last_request(RealAgent::Codex);
 }
 
 #[test]
 fn claude_takes_a_message_after_the_last_request() {
-    let test = "claude_takes_a_message_after_the_last_request";
-    takes_a_message_after_the_last_request(RealAgent::Claude, test);
+    takes_a_message_after_the_last_request(RealAgent::Claude);
 }
 
-fn stops_its_step_for_a_message(agent: RealAgent, test: &str) {
+fn stops_its_step_for_a_message(agent: RealAgent) {
     let script = json!([
         {"text": "Going.", "run": "echo started > started.txt; sleep 600"},
         {"text": "Stopped it."}
     ]);
-    let Some(setup) = setup(agent, test, script) else {
+    let Some(setup) = setup(agent, script) else {
         return;
     };
     let sent = message(3, "Stop that.", true);
@@ -201,17 +199,17 @@ fn stops_its_step_for_a_message(agent: RealAgent, test: &str) {
 
 #[test]
 fn codex_stops_its_step_for_a_message() {
-    stops_its_step_for_a_message(RealAgent::Codex, "codex_stops_its_step_for_a_message");
+    stops_its_step_for_a_message(RealAgent::Codex);
 }
 
 #[test]
 fn claude_stops_its_step_for_a_message() {
-    stops_its_step_for_a_message(RealAgent::Claude, "claude_stops_its_step_for_a_message");
+    stops_its_step_for_a_message(RealAgent::Claude);
 }
 
-fn resumes_in_the_other_mode(agent: RealAgent, test: &str) {
+fn resumes_in_the_other_mode(agent: RealAgent) {
     let script = json!([{"text": "One."}, {"text": "Two.", "expect": "One."}]);
-    let Some(setup) = setup(agent, test, script) else {
+    let Some(setup) = setup(agent, script) else {
         return;
     };
     let first = AgentRun::converse(&setup.env, &setup.profile, None, |_| None);
@@ -224,10 +222,10 @@ fn resumes_in_the_other_mode(agent: RealAgent, test: &str) {
 
 #[test]
 fn codex_resumes_with_an_open_input() {
-    resumes_in_the_other_mode(RealAgent::Codex, "codex_resumes_with_an_open_input");
+    resumes_in_the_other_mode(RealAgent::Codex);
 }
 
 #[test]
 fn claude_resumes_with_an_open_input() {
-    resumes_in_the_other_mode(RealAgent::Claude, "claude_resumes_with_an_open_input");
+    resumes_in_the_other_mode(RealAgent::Claude);
 }
