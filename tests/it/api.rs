@@ -340,7 +340,7 @@ fn steering_by_a_person_is_recorded_with_its_origin() {
             Some(format!("{message} a person (API token, 127.0.0.1)").as_str())
         );
     }
-    std::fs::write(served.world.workspace("1").join("go"), "").unwrap();
+    served.world.go();
     let daemon_ends = served.post("/drain", &json!({}));
     assert!(daemon_ends["count"].is_number());
     served.daemon.done().expect(0);
@@ -409,7 +409,7 @@ fn feed_reports_pause_and_session_progress() {
     served.world.tracker.add("1", "One", "todo");
     let first = until(&mut events, session);
     let event_count = |event: &ServerEvent| event.data["events"].as_u64().unwrap();
-    std::fs::write(served.world.workspace("1").join("go"), "").unwrap();
+    served.world.go();
     let more = until(&mut events, |event| {
         session(event) && event_count(event) > event_count(&first)
     });

@@ -1,7 +1,6 @@
 //! Approvals with the real binary: what waits, who answers, and what survives the death of the
 //! daemon.
 
-use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -15,12 +14,6 @@ fn approvals(world: &World) -> Vec<Value> {
 fn waits(world: &World, gate: &str) -> Value {
     eventually(gate, || approvals(world).iter().any(|one| one["gate"] == gate));
     approvals(world).remove(0)
-}
-
-fn moved(world: &World) {
-    eventually("the issue is done", || {
-        world.tracker.state("1").as_deref() == Some("done")
-    });
 }
 
 #[test]
@@ -43,8 +36,7 @@ fn start_waits_for_approval_across_a_crash() {
     assert_contains(&done.err, "not the one that you named");
     world.vik(&["approve", "none"]).expect(8);
     // The request still waits after the daemon was killed.
-    daemon.signal(Signal::SIGKILL);
-    let _ = daemon.done();
+    daemon.kill();
     let daemon = world.daemon();
     let again = waits(&world, "before");
     assert_eq!(
@@ -55,7 +47,7 @@ fn start_waits_for_approval_across_a_crash() {
     world
         .vik(&["approve", "1", "--request", id, "--message", "be gentle"])
         .expect(0);
-    moved(&world);
+    world.wait_for_state("1", "done");
     let prompt = world.session("1").text(".prompt.md");
     assert_contains(&prompt, "be gentle");
     let done = world.vik(&["approve", "1"]).expect(1);
@@ -76,7 +68,7 @@ fn approval_message_reaches_prompt_and_hooks_as_data() {
     // The message is data, as all input is.
     let message = "be gentle; $(touch pwned) {{ 7*7 }}";
     world.vik(&["approve", "1", "--message", message]).expect(0);
-    moved(&world);
+    world.wait_for_state("1", "done");
     daemon.stop().expect(0);
     let prompt = world.session("1").text(".prompt.md");
     assert!(prompt.starts_with(&format!("said=[{message}]\n")), "{prompt}");
@@ -104,7 +96,7 @@ fn denied_start_is_parked_until_the_issue_changes() {
     world.tracker.set("1", "description", json!("something else"));
     waits(&world, "before");
     world.vik(&["approve", "1"]).expect(0);
-    moved(&world);
+    world.wait_for_state("1", "done");
     daemon.stop().expect(0);
 }
 
@@ -133,15 +125,12 @@ fn time_limit_that_passed_without_a_daemon_applies_at_start() {
         "approve",
         json!({"before": true, "timeout": "1h", "on_timeout": "approve"}),
     );
-    let points = world.env.path("points");
-    std::fs::create_dir(&points).unwrap();
-    let start = || world.start_with(&["run"], &[("VIK_CRASH_DIR", points.to_str().unwrap())]);
-    let daemon = start();
+    let daemon = world.start_with_points(&["run"]);
     waits(&world, "before");
     daemon.stop().expect(0);
-    std::fs::write(points.join("clock"), "7200").unwrap();
-    let daemon = start();
-    moved(&world);
+    world.jump(7200);
+    let daemon = world.start_with_points(&["run"]);
+    world.wait_for_state("1", "done");
     daemon.stop().expect(0);
 }
 
@@ -185,14 +174,13 @@ fn result_awaiting_approval_survives_stop_and_crash() {
     assert_contains(&explained, "It waits for a person: stage `work`");
     let daemon = world.daemon();
     assert_eq!(waits(&world, "after")["id"], waiting["id"]);
-    daemon.signal(Signal::SIGKILL);
-    let _ = daemon.done();
+    daemon.kill();
     is_not_lost(&world);
     assert_eq!(world.tracker.state("1").as_deref(), Some("todo"));
     let daemon = world.daemon();
     waits(&world, "after");
     world.vik(&["approve", "1"]).expect(0);
-    moved(&world);
+    world.wait_for_state("1", "done");
     let sessions = world.sessions("1");
     assert_eq!(sessions.len(), 1);
     sessions[0].expect("succeeded", None);
@@ -276,8 +264,7 @@ fn outputs_wait_for_the_approval_of_a_person() {
         assert_contains(waiting["detail"].as_str().unwrap(), "comment: Please look");
         assert!(!done.exists());
         // A new daemon does not ask again.
-        daemon.signal(Signal::SIGKILL);
-        let _ = daemon.done();
+        daemon.kill();
         let daemon = world.daemon();
         assert_eq!(waits(&world, "after")["id"], waiting["id"]);
         world.vik(answer).expect(0);

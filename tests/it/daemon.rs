@@ -120,7 +120,7 @@ fn uninstall_needs_no_workflow_file_and_keeps_history() {
     for file in ["agents: [", ""] {
         let world = World::new(&[("1", "todo")]);
         world.vik(&["run", "-d"]).expect(0);
-        eventually("one ran", || world.tracker.state("1").as_deref() == Some("done"));
+        world.wait_for_state("1", "done");
         if file.is_empty() {
             std::fs::remove_file(world.env.work().join("workflow.yml")).unwrap();
         } else {
@@ -415,10 +415,8 @@ fn agent_may_not_steer_its_own_daemon() {
         assert!(output.contains("agents must not"), "{name}: {output}");
     }
     assert!(world.instance().join("vik.sock").exists());
-    std::fs::write(world.workspace("1").join("go"), "").unwrap();
-    eventually("the daemon continues", || {
-        world.tracker.state("1").as_deref() == Some("done")
-    });
+    world.go();
+    world.wait_for_state("1", "done");
     daemon.stop().expect(0);
 }
 
@@ -448,10 +446,8 @@ fn agent_that_exits_after_its_request_is_refused() {
     for _ in 0..3 {
         assert_eq!(world.status().expect("the daemon lives")["state"], "running");
     }
-    std::fs::write(world.workspace("1").join("go"), "").unwrap();
-    eventually("the daemon continues", || {
-        world.tracker.state("1").as_deref() == Some("done")
-    });
+    world.go();
+    world.wait_for_state("1", "done");
     daemon.stop().expect(0);
 }
 

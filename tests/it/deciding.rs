@@ -275,7 +275,7 @@ fn issue_that_vanishes_during_a_run_is_finished() {
     world.tracker.remove("1");
     let pulls = world.tracker.pulls();
     eventually("it was missed", || world.tracker.pulls() >= pulls + 3);
-    std::fs::write(world.workspace("1").join("go"), "").unwrap();
+    world.go();
     eventually("it ended", || world.status().unwrap()["sessions"] == json!([]));
     daemon.stop().expect(0);
     world.session("1").expect("succeeded", None);

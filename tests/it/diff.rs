@@ -215,9 +215,7 @@ fn diff_without_git_and_of_a_running_attempt_are_from_snapshots() {
         assert_eq!(found["base"], Value::Null);
     }
     std::fs::write(world.env.work().join("go"), "").unwrap();
-    eventually("it is done", || {
-        world.tracker.state("1").as_deref() == Some("done")
-    });
+    world.wait_for_state("1", "done");
     daemon.stop().expect(0);
     assert_eq!(files(&diff(&world, &[])), ["added work +1 -0"]);
     world.vik(&["diff", "none"]).expect(8);

@@ -1,6 +1,5 @@
 //! Tool calls that need an answer before an agent makes them: from the scope, and from a person.
 
-use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use vik_testkit::RealAgent;
 use vik_testkit::server::ModelServer;
@@ -16,12 +15,6 @@ fn waits(world: &World) -> Value {
     };
     eventually("a call waits", || first().is_some());
     first().unwrap()
-}
-
-fn moved(world: &World) {
-    eventually("the issue is done", || {
-        world.tracker.state("1").as_deref() == Some("done")
-    });
 }
 
 /// Returns the decisions about calls in the session log: by whom, which decision, which tool.
@@ -60,7 +53,7 @@ fn tool_call_waits_for_approval_and_is_made() {
     world
         .vik(&["approve", "1", "--request", waiting["id"].as_str().unwrap()])
         .expect(0);
-    moved(&world);
+    world.wait_for_state("1", "done");
     assert_eq!(world.workspace_file("1", "pushed"), "pushed\n");
     let session = world.session("1");
     session.expect("succeeded", None);
@@ -79,8 +72,7 @@ fn tool_call_request_survives_a_daemon_crash() {
     let world = pusher();
     let daemon = world.daemon();
     let waiting = waits(&world);
-    daemon.signal(Signal::SIGKILL);
-    let _ = daemon.done();
+    daemon.kill();
     let daemon = world.daemon();
     let again = waits(&world);
     assert_eq!(
@@ -90,7 +82,7 @@ fn tool_call_request_survives_a_daemon_crash() {
     world
         .vik(&["deny", "1", "--message", "not \"x\",\nbut y"])
         .expect(0);
-    moved(&world);
+    world.wait_for_state("1", "done");
     let session = world.session("1");
     session.expect("succeeded", None);
     assert_eq!(
@@ -264,8 +256,7 @@ fn waits_through_the_death_of_its_daemon(agent: RealAgent) {
     let command = |waiting: &Value| waiting["call"]["command"].as_str().unwrap().to_owned();
     assert!(command(&first).contains("> said.txt # \u{2028}ä"), "{first}");
     assert_eq!(real.world.workspace_file("1", "free.txt"), "free\n");
-    daemon.signal(Signal::SIGKILL);
-    let _ = daemon.done();
+    daemon.kill();
     let daemon = real.world.daemon();
     assert_eq!(waits(&real.world)["id"], first["id"]);
     real.world.vik(&["approve", "1"]).expect(0);
@@ -275,7 +266,7 @@ fn waits_through_the_death_of_its_daemon(agent: RealAgent) {
     real.world
         .vik(&["deny", "1", "--message", "leave it where it is"])
         .expect(0);
-    moved(&real.world);
+    real.world.wait_for_state("1", "done");
     daemon.stop().expect(0);
     real.close();
     let session = real.world.session("1");
@@ -346,14 +337,13 @@ fn vex_requests_approval_natively_and_enforces_its_scope() {
     let waiting = waits(&world);
     assert_eq!(waiting["call"]["tool"], "run_command");
     assert_eq!(waiting["call"]["command"], "git push origin x");
-    daemon.signal(Signal::SIGKILL);
-    let _ = daemon.done();
+    daemon.kill();
     let daemon = world.daemon();
     waits(&world);
     world
         .vik(&["deny", "1", "--message", "use the release branch"])
         .expect(0);
-    moved(&world);
+    world.wait_for_state("1", "done");
     daemon.stop().expect(0);
     assert_eq!(server.failures(), [""; 0]);
     let session = world.session("1");

@@ -1,6 +1,5 @@
 //! The hand-over of finished work is repeated alone: without another attempt, agent or charge.
 
-use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use vik_core::decision_kind::DecisionKind;
 
@@ -34,19 +33,12 @@ fn tries(world: &World) -> usize {
     tries.lines().count()
 }
 
-fn explained(world: &World) -> Value {
-    let done = world.vik(&["explain", "1", "--json"]).expect(0);
-    serde_json::from_str(&done.out).unwrap()
-}
-
 fn hold(world: &World) -> Value {
-    explained(world)["now"]["stages"][0]["hold"].clone()
+    world.explained("1")["now"]["stages"][0]["hold"].clone()
 }
 
 fn runs_state(world: &World) -> String {
-    let done = world.vik(&["runs", "--json"]).expect(0);
-    let runs: Value = serde_json::from_str(&done.out).unwrap();
-    runs[0]["state"].as_str().unwrap_or_default().to_owned()
+    world.runs()[0]["state"].as_str().unwrap_or_default().to_owned()
 }
 
 #[test]
@@ -96,7 +88,7 @@ fn hand_over_that_keeps_failing_parks_the_stage() {
         let text = world.vik(verb).expect(0).out;
         assert!(text.contains("the tracker is down"), "{verb:?}: {text}");
     }
-    let decisions = explained(&world)["decisions"].clone();
+    let decisions = world.explained("1")["decisions"].clone();
     let parked = decisions
         .as_array()
         .unwrap()
@@ -117,9 +109,7 @@ fn retry_hands_over_again_with_the_script_of_the_edited_workflow() {
     let daemon = world.daemon();
     let done = world.vik(&["retry", "1"]).expect(0);
     assert_contains(&done.out, "retrying 1 stage of issue 1");
-    eventually("it is done", || {
-        world.tracker.state("1").as_deref() == Some("done")
-    });
+    world.wait_for_state("1", "done");
     daemon.stop();
     assert_eq!(tries(&world), 4);
     world.session("1").expect("succeeded", None);
@@ -131,9 +121,7 @@ fn retry_with_an_agent_does_the_work_again() {
     world.once().expect(1);
     let daemon = world.daemon();
     world.vik(&["retry", "1", "--agent"]).expect(0);
-    eventually("it is done", || {
-        world.tracker.state("1").as_deref() == Some("done")
-    });
+    world.wait_for_state("1", "done");
     daemon.stop();
     assert_eq!(world.sessions("1").len(), 2);
 }
@@ -162,9 +150,7 @@ fn retry_ends_the_wait_of_a_hand_over() {
     });
     assert_eq!(runs_state(&world), "handing_over");
     world.vik(&["retry", "1"]).expect(0);
-    eventually("it is done", || {
-        world.tracker.state("1").as_deref() == Some("done")
-    });
+    world.wait_for_state("1", "done");
     daemon.stop();
     assert_eq!((tries(&world), world.sessions("1").len()), (2, 1));
 }
@@ -179,9 +165,7 @@ fn cancelled_hand_over_is_parked_until_it_is_retried() {
     world.vik(&["cancel", "1"]).expect(0);
     assert_contains(hold(&world)["detail"].as_str().unwrap(), "parked (cancelled)");
     world.vik(&["retry", "1"]).expect(0);
-    eventually("it is done", || {
-        world.tracker.state("1").as_deref() == Some("done")
-    });
+    world.wait_for_state("1", "done");
     daemon.stop();
     assert_eq!((tries(&world), world.sessions("1").len()), (2, 1));
 }
@@ -209,8 +193,7 @@ fn interrupted_hand_over_is_continued_by_the_next_daemon() {
     );
     let daemon = world.start(&["run", "--once"]);
     eventually("the second try runs", || tries(&world) == 2);
-    daemon.signal(Signal::SIGKILL);
-    daemon.done();
+    daemon.kill();
     world.once().expect(0);
     assert_eq!((tries(&world), world.sessions("1").len()), (3, 1));
     world.env.assert_nothing_left();
@@ -223,8 +206,7 @@ fn interrupted_tries_are_counted() {
     for number in 2..=4 {
         let daemon = world.start(&["run", "--once"]);
         eventually("the next try runs", || tries(&world) == number);
-        daemon.signal(Signal::SIGKILL);
-        daemon.done();
+        daemon.kill();
     }
     let done = world.once().expect(1);
     assert_contains(&done.out, "1 work: parked (hand_over)");

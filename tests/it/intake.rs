@@ -146,7 +146,7 @@ fn failed_pull_changes_nothing_and_the_next_resumes_work() {
     });
     assert_eq!(world.status().unwrap()["sessions"][0]["phase"], "running");
     world.tracker.add("2", "Two", "todo");
-    std::fs::write(world.workspace("1").join("go"), "").unwrap();
+    world.go();
     std::fs::remove_file(world.env.path("work/broken")).unwrap();
     eventually("the next one runs", || {
         world.sessions("2").len() == 1 && world.workspace("2").join("up").exists()
@@ -157,9 +157,7 @@ fn failed_pull_changes_nothing_and_the_next_resumes_work() {
         "{counts}"
     );
     std::fs::write(world.workspace("2").join("go"), "").unwrap();
-    eventually("it is done", || {
-        world.tracker.state("2").as_deref() == Some("done")
-    });
+    world.wait_for_state("2", "done");
     assert_eq!(world.sessions("1").len(), 1);
     daemon.stop().expect(0);
 }

@@ -14,6 +14,7 @@ mod backends;
 mod chaos;
 mod cli;
 mod closed;
+mod crash;
 mod daemon;
 mod deciding;
 mod diff;

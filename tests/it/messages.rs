@@ -66,7 +66,7 @@ fn message_to_a_running_agent_waits_is_listed_and_withdrawn() {
         assert_eq!(reply.expect_status(404).json()["code"], "message_not_waiting");
     }
     assert_eq!(texts(&world), [""; 0]);
-    let explained = world.vik(&["explain", "1", "--json"]).expect(0).json();
+    let explained = world.explained("1");
     let decisions = explained["decisions"].to_string();
     assert_contains(&decisions, "withdraw_message");
     assert_contains(&decisions, "a person (API token");
@@ -74,7 +74,7 @@ fn message_to_a_running_agent_waits_is_listed_and_withdrawn() {
         !decisions.contains("other table"),
         "the transcript has the text: {decisions}"
     );
-    std::fs::write(world.workspace("1").join("go"), "").unwrap();
+    world.go();
     daemon.stop().expect(0);
 }
 
@@ -121,10 +121,8 @@ fn bad_messages_are_refused_and_change_nothing() {
     let full = client.post(PATH, &json!({"text": "a"})).expect_status(409).json();
     assert_eq!(full["code"], "message_refused");
     assert!(full["hint"].as_str().unwrap().contains("--withdraw"), "{full}");
-    std::fs::write(world.workspace("1").join("go"), "").unwrap();
-    eventually("the issue is done", || {
-        world.tracker.state("1").as_deref() == Some("done")
-    });
+    world.go();
+    world.wait_for_state("1", "done");
     eventually("no agent runs", || {
         world
             .status()
@@ -150,7 +148,7 @@ fn agent_cannot_send_messages() {
     let refused = world.workspace_file("1", "refused");
     assert_contains(&refused, "agents must not control");
     assert_eq!(texts(&world), [""; 0]);
-    std::fs::write(world.workspace("1").join("go"), "").unwrap();
+    world.go();
     daemon.stop().expect(0);
 }
 
@@ -211,9 +209,7 @@ fn message_in_a_prompt_waits_until_a_model_has_answered() {
     let done = world.vik(&["message", "1", "--withdraw", id]).expect(1);
     assert_contains(&done.err, "may have read");
     std::fs::write(go, "").unwrap();
-    eventually("the issue is done", || {
-        world.tracker.state("1").as_deref() == Some("done")
-    });
+    world.wait_for_state("1", "done");
     assert_eq!(texts(&world), [""; 0]);
     daemon.stop().expect(0);
 }
@@ -225,9 +221,7 @@ fn messages_and_takeovers_of_a_finished_issue_are_refused_with_its_state() {
         .set("/issue/terminal_states", json!(["done"]));
     let daemon = world.daemon();
     for issue in ["1", "2"] {
-        eventually("the issue is done", || {
-            world.tracker.state(issue).as_deref() == Some("done")
-        });
+        world.wait_for_state(issue, "done");
     }
     // The daemon keeps only issues in memory that are in use.
     eventually("the daemon has forgotten the issue", || {

@@ -2,7 +2,6 @@
 
 mod server;
 
-use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -238,8 +237,7 @@ fn gathered_notification_survives_a_daemon_crash() {
     let mut world = failing(&[("1", "todo")], "1h");
     let daemon = daemon(&world, &[]);
     eventually("it is kept", || outbox(&world).contains("attempts_used_up"));
-    daemon.signal(Signal::SIGKILL);
-    daemon.done();
+    daemon.kill();
     assert_eq!(notifications(&world).len(), 0);
     world.put("/notify/team/debounce", json!("0s"));
     let daemon = self::daemon(&world, &[]);
@@ -255,8 +253,7 @@ fn delivery_cut_by_a_crash_is_repeated_with_the_same_id() {
     let world = failing(&[("1", "todo")], "0s").set("/notify", json!({"hook": webhook(&server, "0s")}));
     let daemon = daemon(&world, &[]);
     eventually("it is on its way", || server.requests().len() == 1);
-    daemon.signal(Signal::SIGKILL);
-    daemon.done();
+    daemon.kill();
     server.answer();
     let daemon = self::daemon(&world, &[]);
     eventually("it comes again", || server.requests().len() == 2);
@@ -272,15 +269,10 @@ fn delivery_cut_by_a_crash_is_repeated_with_the_same_id() {
 #[test]
 fn issue_parked_just_before_a_crash_is_notified() {
     let world = failing(&[("1", "todo")], "0s");
-    let points = world.env.path("points");
-    std::fs::create_dir_all(&points).unwrap();
-    std::fs::write(points.join("end_committed.armed"), "").unwrap();
-    let daemon = daemon(&world, &[("VIK_CRASH_DIR", points.to_str().unwrap())]);
-    eventually("the end is committed", || {
-        points.join("end_committed.hit").exists()
-    });
-    daemon.signal(Signal::SIGKILL);
-    daemon.done();
+    world.arm("end_committed");
+    let daemon = daemon(&world, &[("VIK_CRASH_DIR", world.crash_dir().to_str().unwrap())]);
+    world.wait_for_point("end_committed");
+    daemon.kill();
     assert_eq!(notifications(&world).len(), 0);
     let daemon = self::daemon(&world, &[]);
     eventually("it is delivered", || notifications(&world).len() == 1);
@@ -295,14 +287,12 @@ fn daily_summary_is_sent_once_across_restarts() {
     let world = failing(&[("1", "todo")], "0s");
     let world = world.set("/notify/team/on", json!(["daily_summary"]));
     let world = world.set("/notify/team/daily_at", json!("08:00"));
-    let points = world.env.path("points");
-    std::fs::create_dir_all(&points).unwrap();
     let now = jiff::Timestamp::now().as_second();
     // Sets the clock to 07:00 UTC tomorrow, so that the attempts of now belong to the summarised
     // day.
     let jump = (now / 86_400 + 1) * 86_400 + 7 * 3600 - now;
-    let clock = |seconds: i64| std::fs::write(points.join("clock"), seconds.to_string()).unwrap();
-    clock(jump);
+    world.jump(jump);
+    let points = world.crash_dir();
     let env = [("VIK_CRASH_DIR", points.to_str().unwrap())];
     let daemon = daemon(&world, &env);
     eventually("it looked at the clock", || {
@@ -312,18 +302,18 @@ fn daily_summary_is_sent_once_across_restarts() {
         world.runs().iter().any(|run| run["state"] == "parked")
     });
     assert_eq!(notifications(&world).len(), 0, "it is not time yet");
-    clock(jump + 2 * 3600);
+    world.jump(jump + 2 * 3600);
     eventually("it is delivered", || notifications(&world).len() == 1);
     daemon.stop().expect(0);
     let daemon = self::daemon(&world, &env);
     let before = world.tracker.pulls();
     eventually("the daemon continues", || world.tracker.pulls() > before + 2);
     assert_eq!(notifications(&world).len(), 1, "not again");
-    clock(jump + 20 * 86_400);
+    world.jump(jump + 20 * 86_400);
     eventually("one for all the days that were missed", || {
         notifications(&world).len() == 2
     });
-    clock(jump + 3600);
+    world.jump(jump + 3600);
     let before = world.tracker.pulls();
     eventually("the daemon continues", || world.tracker.pulls() > before + 2);
     daemon.stop().expect(0);

@@ -1,6 +1,5 @@
 //! Commands of people while no daemon runs: they change the ledger, and the next daemon follows.
 
-use nix::sys::signal::Signal;
 use serde_json::json;
 
 use crate::support::*;
@@ -13,7 +12,7 @@ fn parked() -> World {
 
 /// Returns why the first stage of an issue is held, read without a daemon.
 fn hold_detail(world: &World) -> String {
-    let explained = world.vik(&["explain", "1", "--json"]).expect(0).json();
+    let explained = world.explained("1");
     let hold = &explained["now"]["stages"][0]["hold"];
     hold["detail"].as_str().unwrap_or_default().to_owned()
 }
@@ -86,8 +85,7 @@ fn result_is_approved_or_denied() {
                 .is_some_and(|status| status["approvals"] != json!([]))
         };
         eventually("the result waits", is_pending);
-        daemon.signal(Signal::SIGKILL);
-        let _ = daemon.done();
+        daemon.kill();
         let reason = hold_detail(&world);
         assert_contains(&reason, "a person must approve the result");
         world.vik(&["approve", "1", "--request", "another"]).expect(1);
@@ -204,7 +202,7 @@ fn agent_that_outlives_its_daemon_is_refused() {
     world.vik(&["run", "-d"]).expect(0);
     eventually("the agent is up", || world.workspace("1").join("up").exists());
     world.vik(&["stop", "--keep-sessions"]).expect(0);
-    std::fs::write(world.workspace("1").join("go"), "").unwrap();
+    world.go();
     eventually("the agent has tried", || {
         world.workspace("1").join("tried").exists()
     });

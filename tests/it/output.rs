@@ -1,13 +1,14 @@
 //! Output of agents: endless output, more output than fits on the disk, and control sequences for a
 //! terminal.
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use vik_testkit::report_skipped;
 
 use crate::support::*;
 
@@ -42,10 +43,7 @@ fn on_a_small_disk(name: &str, size: &str, test: impl FnOnce(&Path)) {
         unshare
     };
     if !within("true").status().is_ok_and(|status| status.success()) {
-        let _ = writeln!(
-            std::io::stderr(),
-            "skipped: {name}: only root may mount a file system"
-        );
+        report_skipped("only root may mount a file system");
         return;
     }
     let own = std::env::current_exe().unwrap();

@@ -184,10 +184,8 @@ fn row_07_unknown_line_is_recorded_and_ends_nothing() {
         1,
         "the slot is held"
     );
-    std::fs::write(world.workspace("1").join("go"), "").unwrap();
-    eventually("it is done", || {
-        world.tracker.state("1").as_deref() == Some("done")
-    });
+    world.go();
+    world.wait_for_state("1", "done");
     daemon.stop().expect(0);
     assert_eq!(world.workspace_file("1", "count"), "x", "one agent ran");
     let session = world.session("1");
@@ -335,10 +333,8 @@ fn row_14_state_change_during_a_run_starts_no_second_agent() {
     let pulls = world.tracker.pulls();
     eventually("more pulls came", || world.tracker.pulls() >= pulls + 5);
     assert_eq!(world.sessions("1").len(), 1);
-    std::fs::write(world.workspace("1").join("go"), "").unwrap();
-    eventually("both have run", || {
-        world.tracker.state("1").as_deref() == Some("done")
-    });
+    world.go();
+    world.wait_for_state("1", "done");
     daemon.stop().expect(0);
     assert_eq!(world.workspace_file("1", "order"), "workreview");
     assert!(!world.workspace("1").join("two-at-once").exists());

@@ -1,6 +1,5 @@
 //! Questions of agents: asked by a file, answered by people, and continued in the same conversation.
 
-use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -23,14 +22,8 @@ pub fn asked(world: &World) -> Value {
 }
 
 fn hold(world: &World) -> Value {
-    let explained = world.vik(&["explain", "1", "--json"]).expect(0).json();
+    let explained = world.explained("1");
     explained["now"]["stages"][0]["hold"].clone()
-}
-
-fn done(world: &World) {
-    eventually("the issue is done", || {
-        world.tracker.state("1").as_deref() == Some("done")
-    });
 }
 
 #[test]
@@ -49,13 +42,12 @@ fn answer_continues_the_conversation_and_uses_up_no_attempt() {
     let refused = world.vik(&["answer", "1", "--choice", "3"]).expect(2);
     assert_contains(&refused.err, "no choice 3; it has 2");
     // The question outlives the daemon, and its death.
-    daemon.signal(Signal::SIGKILL);
-    let _ = daemon.done();
+    daemon.kill();
     let daemon = world.daemon();
     assert_eq!(asked(&world)["id"], question["id"]);
     let answered = world.vik(&["answer", "--issue", "1", "--choice", "2"]).expect(0);
     assert_eq!(answered.out, "issue 1: answered\n");
-    done(&world);
+    world.wait_for_state("1", "done");
     let sessions = world.sessions("1");
     assert_eq!(sessions.len(), 2);
     let prompt = sessions[1].text(".prompt.md");
@@ -90,7 +82,7 @@ fn agent_that_cannot_resume_gets_question_and_answer_beside_its_prompt() {
     world
         .vik(&["answer", "--issue", "1", "neither:", "a", "view"])
         .expect(0);
-    done(&world);
+    world.wait_for_state("1", "done");
     let prompt = world.sessions("1")[1].text(".prompt.md");
     for part in ["SCRIPT: count n", "You asked: Which table?", "neither: a view"] {
         assert_contains(&prompt, part);
@@ -193,7 +185,7 @@ fn time_limit_answers_with_the_default_and_does_not_run_for_a_person() {
     world.vik(&["handback", "1"]).expect(0);
     let after = asked(&world)["timeout"]["at"].clone();
     assert!(after.as_str() > before.as_str(), "{before} {after}");
-    done(&world);
+    world.wait_for_state("1", "done");
     let answer = &world.sessions("1")[1].of_kind("answer")[0];
     assert_eq!(answer["answer"], "as before");
     assert_eq!(answer["by"], "the time limit");
@@ -209,7 +201,7 @@ fn agent_cannot_answer() {
         format!("run '{vik}' answer --workflow {workflow} 2 hello > refused 2>&1 || touch tried\nok");
     let world = world.script(&script);
     let daemon = world.daemon();
-    done(&world);
+    world.wait_for_state("1", "done");
     assert!(world.workspace("1").join("tried").exists());
     let refused = world.workspace_file("1", "refused");
     assert_contains(&refused, "agents must not control");

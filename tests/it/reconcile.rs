@@ -11,10 +11,6 @@ fn hanging() -> World {
     World::new(&[("1", "todo")]).script("touch up; hang")
 }
 
-fn up(world: &World) {
-    eventually("the agent is up", || world.workspace("1").join("up").exists());
-}
-
 fn show(world: &World) -> String {
     format!(
         "vik-fake-tracker {} show {{{{ issue.id }}}}",
@@ -44,7 +40,7 @@ fn terminal_state_ends_the_run_after_a_grace_period() {
             json!({"before_remove": "echo {{ issue.id }} {{ issue.state }} $(ls) >> {{ workflow_dir }}/removed"}),
         );
     let daemon = world.daemon();
-    up(&world);
+    world.wait_for_agent(1);
     world.tracker.move_to("1", "closed");
     eventually("the workspace is gone", || !world.workspace("1").exists());
     world.session("1").expect("cancelled", None);
@@ -60,11 +56,11 @@ fn run_that_ends_within_the_grace_period_succeeds() {
         .set("/issue/terminal_grace", json!("10m"))
         .script("touch up; wait-file go; ok");
     let daemon = world.daemon();
-    up(&world);
+    world.wait_for_agent(1);
     world.tracker.move_to("1", "closed");
     let pulls = world.tracker.pulls();
     eventually("it was seen", || world.tracker.pulls() > pulls + 1);
-    std::fs::write(world.workspace("1").join("go"), "").unwrap();
+    world.go();
     eventually("it ended", || sessions(&world) == 0);
     world.session("1").expect("succeeded", None);
     daemon.stop().expect(0);
@@ -123,7 +119,7 @@ fn before_remove_failure_keeps_the_workspace() {
 fn state_change_cancels_a_stage_that_is_set_to_cancel() {
     let world = hanging().work("on_state_change", json!("cancel"));
     let daemon = world.daemon();
-    up(&world);
+    world.wait_for_agent(1);
     world.tracker.move_to("1", "elsewhere");
     eventually("it ended", || sessions(&world) == 0);
     world.session("1").expect("cancelled", None);
@@ -168,7 +164,7 @@ fn issue_without_a_label_of_the_stage_is_held() {
 fn removed_label_stops_the_agent_and_another_state_of_the_stage_does_not() {
     let world = labelled("todo", r#""agent""#);
     let daemon = world.daemon();
-    up(&world);
+    world.wait_for_agent(1);
     pulls(&world, "doing", r#""x", "AGENT""#);
     world.vik(&["refresh"]).expect(0);
     eventually("the state is seen", || {
@@ -188,7 +184,7 @@ fn removed_label_stops_the_agent_and_another_state_of_the_stage_does_not() {
 fn issue_missing_in_a_pull_is_ended_only_if_show_confirms_it() {
     let mut world = hanging();
     let daemon = world.daemon();
-    up(&world);
+    world.wait_for_agent(1);
     world.tracker.remove("1");
     let pulls = world.tracker.pulls();
     eventually("more pulls", || world.tracker.pulls() > pulls + 2);
@@ -268,7 +264,7 @@ fn failed_pull_changes_nothing() {
         json!(format!("test -e down && {{ echo '[]'; exit 1; }}; {pull}")),
     );
     let daemon = world.daemon();
-    up(&world);
+    world.wait_for_agent(1);
     world.env.write("work/down", "");
     eventually("pulls fail", || {
         world.status().unwrap()["pulls"]["failed_in_a_row"].as_u64() > Some(2)

@@ -21,14 +21,10 @@ fn edit_applies_to_the_next_attempt_and_not_the_running_one() {
         json!(world.on_success("elsewhere")),
     );
     eventually("it was loaded", || workflow(&world)["loaded_at"] != loaded);
-    std::fs::write(world.workspace("1").join("go"), "").unwrap();
-    eventually("the first one ended", || {
-        world.tracker.state("1").as_deref() == Some("done")
-    });
+    world.go();
+    world.wait_for_state("1", "done");
     world.tracker.move_to("1", "todo");
-    eventually("the second one ended", || {
-        world.tracker.state("1").as_deref() == Some("elsewhere")
-    });
+    world.wait_for_state("1", "elsewhere");
     daemon.stop().expect(0);
     let messages: Vec<_> = world.sessions("1").iter().map(Session::messages).collect();
     assert_eq!(messages, [["old"], ["new"]]);
@@ -44,9 +40,7 @@ fn invalid_edit_keeps_the_last_good_workflow() {
     let rejected = workflow(&world)["rejected"].clone();
     assert_contains(rejected["diagnostics"][0].as_str().unwrap(), "workflow.yml");
     world.tracker.move_to("1", "todo");
-    eventually("the work continues", || {
-        world.tracker.state("1").as_deref() == Some("done")
-    });
+    world.wait_for_state("1", "done");
     world.put("/loop", json!({"max_issue_concurrency": 3}));
     eventually("it is good again", || workflow(&world)["rejected"].is_null());
     daemon.stop().expect(0);
@@ -60,9 +54,7 @@ fn hangup_reloads_the_workflow() {
     let daemon = world.daemon();
     world.put("/issue/stages/work/when/state", json!("todo"));
     daemon.signal(Signal::SIGHUP);
-    eventually("it was read, and the issues looked at", || {
-        world.tracker.state("1").as_deref() == Some("done")
-    });
+    world.wait_for_state("1", "done");
     daemon.stop().expect(0);
 }
 
@@ -82,9 +74,7 @@ fn edit_takes_effect_at_once_and_is_logged_without_secrets() {
     world.put("/agents/a/env", json!({"TOKEN": "s3cret-two"}));
     world.put("/issue/stages/work/when", json!({"state": "todo"}));
     // The long interval between two pulls does not matter, because an edit triggers a pull.
-    eventually("the issue is done", || {
-        world.tracker.state("1").as_deref() == Some("done")
-    });
+    world.wait_for_state("1", "done");
     let log = daemon_log(&world);
     assert_contains(&log, "issue.stages.work.when.state");
     assert_contains(&log, "agents.a.env.TOKEN: changed");
@@ -109,9 +99,7 @@ fn invalid_or_missing_file_is_reported_until_corrected() {
         "{rejected}"
     );
     world.tracker.add("1", "one", "todo");
-    eventually("the last good one works on", || {
-        world.tracker.state("1").as_deref() == Some("done")
-    });
+    world.wait_for_state("1", "done");
     std::fs::remove_file(world.env.work().join("workflow.yml")).unwrap();
     eventually("it is missed", || {
         workflow(&world)["rejected"]["diagnostics"][0]
@@ -138,9 +126,7 @@ fn missing_prompt_file_costs_no_attempt() {
     std::fs::remove_file(world.env.work().join("prompt.md")).unwrap();
     eventually("it is missed", || !workflow(&world)["rejected"].is_null());
     world.tracker.add("1", "one", "todo");
-    eventually("the issue is done", || {
-        world.tracker.state("1").as_deref() == Some("done")
-    });
+    world.wait_for_state("1", "done");
     assert_eq!(world.sessions("1").len(), 1);
     assert_eq!(world.workspace_file("1", "prompt.txt").trim(), "kept");
     world
@@ -148,9 +134,7 @@ fn missing_prompt_file_costs_no_attempt() {
         .write("work/prompt.md", "SCRIPT: write prompt.txt edited\nSCRIPT: ok\n");
     eventually("it is found", || workflow(&world)["rejected"].is_null());
     world.tracker.add("2", "two", "todo");
-    eventually("the issue is done", || {
-        world.tracker.state("2").as_deref() == Some("done")
-    });
+    world.wait_for_state("2", "done");
     assert_eq!(world.workspace_file("2", "prompt.txt").trim(), "edited");
     daemon.stop().expect(0);
 }

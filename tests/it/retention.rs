@@ -19,7 +19,6 @@ impl Clocked {
         let filter =
             "import json,sys; print(json.dumps([i for i in json.load(sys.stdin) if i['state'] != 'done']))";
         let pull = format!("{} | python3 -c \"{filter}\"", world.tracker.pull_command());
-        std::fs::create_dir_all(world.env.path("clock-folder")).unwrap();
         Self(world.set("/issues/pull/command", json!(pull)))
     }
 
@@ -28,9 +27,7 @@ impl Clocked {
     }
 
     fn start(&self) -> Running {
-        let folder = self.0.env.path("clock-folder");
-        let env = [("VIK_CRASH_DIR", folder.to_str().unwrap())];
-        let daemon = self.0.start_with(&["run"], &env);
+        let daemon = self.0.start_with_points(&["run"]);
         eventually("the daemon runs", || self.0.status().is_some());
         daemon
     }
@@ -52,10 +49,8 @@ impl Clocked {
 
     /// Sets the wall clock off by this number of seconds, and waits for a search after that.
     fn jump(&self, seconds: i64) {
-        let folder = self.0.env.path("clock-folder");
         let before = self.retention()["last_scan_at"].clone();
-        std::fs::write(folder.join("clock.new"), seconds.to_string()).unwrap();
-        std::fs::rename(folder.join("clock.new"), folder.join("clock")).unwrap();
+        self.0.jump(seconds);
         eventually("old data was searched for", || {
             let last = &self.retention()["last_scan_at"];
             !last.is_null() && *last != before
@@ -134,7 +129,7 @@ fn workspaces_of_unlisted_issues_are_removed_if_they_are_clean() {
     world.tracker.move_to("1", "todo");
     eventually("it runs again", || !world.sessions("1").is_empty());
     scene.idle(&["1"]);
-    let life = world.vik(&["explain", "1", "--json"]).expect(0).json()["now"]["life"].clone();
+    let life = world.explained("1")["now"]["life"].clone();
     assert_eq!(life["attempts"], 2);
     daemon.stop().expect(0);
     world.env.assert_nothing_left();
@@ -160,11 +155,9 @@ fn ledger_and_trace_lose_only_old_records() {
     let ledger = Reader::open(&world.home().join("service")).unwrap().unwrap();
     assert!(ledger.attempts(None, 10).unwrap().is_empty());
     world.tracker.move_to("1", "todo");
-    eventually("it runs again", || {
-        world.tracker.state("1").as_deref() == Some("done")
-    });
+    world.wait_for_state("1", "done");
     scene.idle(&["1"]);
-    let life = world.vik(&["explain", "1", "--json"]).expect(0).json()["now"]["life"].clone();
+    let life = world.explained("1")["now"]["life"].clone();
     assert_eq!(life["attempts"], 2, "the ledger still counts the first attempt");
     daemon.stop().expect(0);
     world.vik(&["trace", "verify"]).expect(0);

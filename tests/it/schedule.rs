@@ -15,14 +15,11 @@ impl Clocked {
         let world = World::new(&[])
             .set("/issues/pull/idle_sec", json!("1h"))
             .set("/schedule", schedule.clone());
-        std::fs::create_dir_all(world.env.path("clock-folder")).unwrap();
         Self { world }
     }
 
     fn start(&self) -> Running {
-        let folder = self.world.env.path("clock-folder");
-        let env = [("VIK_CRASH_DIR", folder.to_str().unwrap())];
-        let daemon = self.world.start_with(&["run"], &env);
+        let daemon = self.world.start_with_points(&["run"]);
         eventually("the daemon has pulled", || {
             let status = self.world.status();
             status.is_some_and(|status| !status["last_pull"].is_null())
@@ -33,9 +30,7 @@ impl Clocked {
     /// Sets the wall clock off by this number of seconds. The edit of the workflow makes the daemon
     /// read it.
     fn jump(&mut self, seconds: i64) {
-        let folder = self.world.env.path("clock-folder");
-        std::fs::write(folder.join("clock.new"), seconds.to_string()).unwrap();
-        std::fs::rename(folder.join("clock.new"), folder.join("clock")).unwrap();
+        self.world.jump(seconds);
         self.world
             .put("/loop", json!({"max_issue_concurrency": seconds / 86_400 + 1}));
     }

@@ -164,7 +164,7 @@ fn print_to_next_daemon(source: Option<&str>) -> (World, Value) {
             .status()
             .is_some_and(|status| !status["last_pull"].is_null())
     });
-    std::fs::write(world.workspace("1").join("go"), "").unwrap();
+    world.go();
     eventually("it has ended", || {
         world.session("1").text(".jsonl").contains("\"ended\"")
     });

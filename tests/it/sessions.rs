@@ -327,7 +327,7 @@ fn status_follows_a_running_session() {
         "{log}"
     );
     let follow = world.start(&["logs", "-f", "--issue", "1"]);
-    std::fs::write(world.workspace("1").join("go"), "").unwrap();
+    world.go();
     let followed = follow.done().expect(0).out;
     assert_contains(&followed, "make check");
     assert_contains(&followed, "■ succeeded");
@@ -352,7 +352,7 @@ fn app_server_that_does_not_respond_fails_soon_and_uses_up_no_attempt() {
             "the agent did not respond to `initialize` within 200ms (`read_timeout`)"
         );
     }
-    let explained = world.vik(&["explain", "1", "--json"]).expect(0).json();
+    let explained = world.explained("1");
     assert_eq!(explained["now"]["life"]["attempts"], 0, "{explained}");
     assert_eq!(explained["now"]["stages"][0]["hold"]["reason"], "parked");
 }

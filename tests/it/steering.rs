@@ -10,26 +10,6 @@ fn waiting() -> World {
     World::new(&[("1", "todo")]).script("touch up; wait-file go; ok")
 }
 
-fn up(world: &World, attempts: usize) {
-    eventually("the agent is up", || {
-        world.sessions("1").len() == attempts && world.workspace("1").join("up").exists()
-    });
-}
-
-fn go(world: &World) {
-    std::fs::write(world.workspace("1").join("go"), "").unwrap();
-}
-
-fn moved(world: &World, issue: &str) {
-    eventually("the issue is done", || {
-        world.tracker.state(issue).as_deref() == Some("done")
-    });
-}
-
-fn explain(world: &World, issue: &str) -> Value {
-    world.vik(&["explain", issue, "--json"]).expect(0).json()
-}
-
 /// Waits until the hold of the first stage of an issue has this reason.
 fn held_by(world: &World, issue: &str, reason: &str) {
     eventually(reason, || {
@@ -65,7 +45,7 @@ fn pause_holds_all_work_until_continue() {
     let daemon = world.daemon();
     held_by(&world, "1", "paused");
     world.vik(&["continue"]).expect(0);
-    moved(&world, "1");
+    world.wait_for_state("1", "done");
     let again = world.vik(&["continue"]).expect(0).out;
     assert_contains(&again, "nothing to do");
     daemon.stop().expect(0);
@@ -75,12 +55,12 @@ fn pause_holds_all_work_until_continue() {
 fn pause_of_an_issue_lets_its_running_attempt_finish() {
     let world = waiting();
     let daemon = world.daemon();
-    up(&world, 1);
+    world.wait_for_agent(1);
     world.vik(&["pause", "1"]).expect(0);
     assert_eq!(world.status().unwrap()["paused_issues"], json!(["1"]));
     // A running attempt proceeds.
-    go(&world);
-    moved(&world, "1");
+    world.go();
+    world.wait_for_state("1", "done");
     for verb in ["pause", "resume", "cancel", "retry"] {
         let done = world.vik(&[verb, "none"]).expect(8);
         assert_contains(&done.err, "`none`");
@@ -93,7 +73,7 @@ fn pause_of_an_issue_lets_its_running_attempt_finish() {
 fn cancelled_issue_stays_parked_until_retry() {
     let world = waiting();
     let daemon = world.daemon();
-    up(&world, 1);
+    world.wait_for_agent(1);
     let output = world.vik(&["cancel", "1"]).expect(0).out;
     assert_contains(&output, "vik retry 1");
     held_by(&world, "1", "parked");
@@ -107,8 +87,8 @@ fn cancelled_issue_stays_parked_until_retry() {
     held_by(&world, "1", "parked");
     let output = world.vik(&["retry", "1", "--attempts", "20"]).expect(0).out;
     assert_contains(&output, "another 20 attempts");
-    up(&world, 2);
-    let explained = explain(&world, "1");
+    world.wait_for_agent(2);
+    let explained = world.explained("1");
     assert_eq!(explained["now"]["stages"][0]["state"], "running");
     // The issue is in the same stay in its state, so the run is the same.
     assert_eq!(explained["runs"].as_array().unwrap().len(), 1);
@@ -116,8 +96,8 @@ fn cancelled_issue_stays_parked_until_retry() {
     let allowed = explained["now"]["life"]["max_attempts"].as_u64().unwrap();
     assert!(allowed >= 20, "more than the 15 of the workflow: {allowed}");
     assert!(decided(&explained).len() > 2, "{explained}");
-    go(&world);
-    moved(&world, "1");
+    world.go();
+    world.wait_for_state("1", "done");
     daemon.stop().expect(0);
 }
 
@@ -125,7 +105,7 @@ fn cancelled_issue_stays_parked_until_retry() {
 fn drain_ends_the_daemon_when_nothing_runs() {
     let world = waiting();
     let daemon = world.daemon();
-    up(&world, 1);
+    world.wait_for_agent(1);
     world.vik(&["drain"]).expect(0);
     assert_eq!(world.status().unwrap()["state"], "draining");
     world.tracker.add("2", "Two", "todo");
@@ -133,7 +113,7 @@ fn drain_ends_the_daemon_when_nothing_runs() {
     assert_contains(&late.err, "vik status");
     let mut waits = world.start(&["drain", "--wait"]);
     assert!(!waits.is_over());
-    go(&world);
+    world.go();
     let output = waits.done().expect(0).out;
     assert_contains(&output, "vik exited");
     daemon.done().expect(0);
@@ -146,9 +126,9 @@ fn explain_works_without_a_daemon() {
     let world = World::new(&[("1", "todo")]).script("exit 3").attempts(1);
     let daemon = world.daemon();
     held_by(&world, "1", "parked");
-    let alive = explain(&world, "1");
+    let alive = world.explained("1");
     daemon.stop().expect(0);
-    let dead = explain(&world, "1");
+    let dead = world.explained("1");
     assert_eq!(alive["daemon"]["state"], "running");
     assert_eq!(dead["daemon"]["state"], "not_running");
     for explained in [&alive, &dead] {
@@ -175,7 +155,7 @@ fn explain_works_without_a_daemon() {
 fn agents_kept_by_stop_are_no_orphans() {
     let world = waiting().set("/loop", json!({"orphan_grace": "10m"}));
     world.vik(&["run", "-d"]).expect(0);
-    up(&world, 1);
+    world.wait_for_agent(1);
     let owner = || -> Vec<Value> {
         let audit = world.vik(&["doctor", "--orphans", "--json"]).json();
         let of = world.env.work().canonicalize().unwrap().join("workflow.yml");
@@ -207,7 +187,7 @@ fn agents_kept_by_stop_are_no_orphans() {
 fn repair_leaves_a_sound_ledger_unchanged() {
     let world = World::new(&[("1", "todo")]);
     let daemon = world.daemon();
-    moved(&world, "1");
+    world.wait_for_state("1", "done");
     let refused = world.vik(&["doctor", "--repair"]).expect(5);
     assert_contains(&refused.err, "vik stop");
     daemon.stop().expect(0);

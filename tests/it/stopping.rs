@@ -9,12 +9,6 @@ use serde_json::{Value, json};
 
 use crate::support::*;
 
-fn up(world: &World) {
-    eventually("the agent is up", || {
-        world.sessions("1").len() == 1 && world.workspace("1").join("up").exists()
-    });
-}
-
 fn exit_record(world: &World) -> Value {
     serde_json::from_str(&world.session("1").text(".exit.json")).unwrap()
 }
@@ -26,7 +20,7 @@ fn sigint_and_sigterm_stop_gracefully() {
             .work("hooks/after_run", json!("touch after-run"))
             .script("trap INT \"touch interrupted; exit 0\"; touch up; hang");
         let daemon = world.daemon();
-        up(&world);
+        world.wait_for_agent(1);
         daemon.signal(signal);
         let done = daemon.done().expect(code);
         world.env.assert_nothing_left();
@@ -54,7 +48,7 @@ fn interrupted_run_once_exits_130() {
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let world = World::new(&[("1", "todo")]).script("touch up; hang");
         let once = world.start(&["run", "--once"]);
-        up(&world);
+        world.wait_for_agent(1);
         once.signal(signal);
         once.done().expect(130);
         world.env.assert_nothing_left();
@@ -65,7 +59,7 @@ fn interrupted_run_once_exits_130() {
 fn second_signal_forces_the_stop() {
     let world = World::new(&[("1", "todo")]).script("ignore INT,TERM; touch up; hang");
     let daemon = world.daemon();
-    up(&world);
+    world.wait_for_agent(1);
     daemon.signal(Signal::SIGTERM);
     eventually("it stops", || daemon.err().contains("stopping"));
     daemon.signal(Signal::SIGTERM);
@@ -83,7 +77,7 @@ fn second_signal_forces_the_stop() {
 fn agent_that_ignores_signals_is_killed() {
     let world = World::new(&[("1", "todo")]).script("ignore INT,TERM; setsid-child 600000; touch up; hang");
     world.vik(&["run", "-d"]).expect(0);
-    up(&world);
+    world.wait_for_agent(1);
     world.vik(&["stop"]).expect(0);
     world.env.assert_nothing_left();
     let ended = world.session("1").expect("cancelled", None);
@@ -94,7 +88,7 @@ fn agent_that_ignores_signals_is_killed() {
 fn stop_is_forced_after_its_timeout() {
     let world = World::new(&[("1", "todo")]).script("ignore INT,TERM; touch up; hang");
     world.vik(&["run", "-d"]).expect(0);
-    up(&world);
+    world.wait_for_agent(1);
     world.vik(&["stop", "--timeout", "0"]).expect(0);
     world.env.assert_nothing_left();
     assert_eq!(exit_record(&world)["cause"], "killed");
@@ -104,7 +98,7 @@ fn stop_is_forced_after_its_timeout() {
 fn simultaneous_stops_both_succeed() {
     let world = World::new(&[("1", "todo")]).script("trap INT \"sleep 300; exit 0\"; touch up; hang");
     world.vik(&["run", "-d"]).expect(0);
-    up(&world);
+    world.wait_for_agent(1);
     let both = [world.start(&["stop"]), world.start(&["stop"])];
     for stop in both {
         let done = stop.done();
@@ -124,14 +118,14 @@ fn simultaneous_stops_both_succeed() {
 fn status_shows_that_the_daemon_is_stopping() {
     let world = World::new(&[("1", "todo")]).script("trap INT \"wait-file go; exit 0\"; touch up; hang");
     let daemon = world.daemon();
-    up(&world);
+    world.wait_for_agent(1);
     daemon.signal(Signal::SIGTERM);
     eventually("it is stopping", || {
         world.status().is_some_and(|status| status["state"] == "stopping")
     });
     let state = std::fs::read_to_string(world.home().join("service/state.json")).unwrap();
     assert_contains(&state, "\"stopping\"");
-    std::fs::write(world.workspace("1").join("go"), "").unwrap();
+    world.go();
     daemon.done().expect(0);
 }
 
@@ -200,10 +194,8 @@ fn stop_after_a_daemon_crash_leaves_nothing() {
         "spawn setsid,clearenv \"ignore INT,TERM; hang\"; clearenv \"ignore INT,TERM; touch up; hang\"",
     );
     world.vik(&["run", "-d"]).expect(0);
-    up(&world);
-    let pid = i32::try_from(world.status().unwrap()["pid"].as_i64().unwrap()).unwrap();
-    kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
-    eventually("it is dead", || !alive(pid));
+    world.wait_for_agent(1);
+    world.kill_daemon();
     let done = world.vik(&["stop"]).expect(0);
     world.env.assert_nothing_left();
     assert_contains(&done.out, "no daemon was running");
@@ -222,8 +214,7 @@ fn daemon_killed_during_a_hook_leaves_no_hook() {
     );
     world.vik(&["run", "-d"]).expect(0);
     eventually("the hook runs", || world.env.work().join("up").exists());
-    let pid = i32::try_from(world.status().unwrap()["pid"].as_i64().unwrap()).unwrap();
-    kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+    world.kill_daemon();
     eventually("all is gone", || world.env.leftovers().is_empty());
 }
 
@@ -236,14 +227,10 @@ fn restart_after_a_crash_starts_no_second_agent() {
         .set("/loop", json!({"orphan_grace": 0}))
         .script(script);
     world.vik(&["run", "-d"]).expect(0);
-    up(&world);
-    let pid = i32::try_from(world.status().unwrap()["pid"].as_i64().unwrap()).unwrap();
-    kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
-    eventually("it is dead", || !alive(pid));
+    world.wait_for_agent(1);
+    world.kill_daemon();
     world.vik(&["run", "-d"]).expect(0);
-    eventually("the issue is done", || {
-        world.tracker.state("1").as_deref() == Some("done")
-    });
+    world.wait_for_state("1", "done");
     world.vik(&["stop"]).expect(0);
     assert!(!world.workspace("1").join("two-at-once").exists());
     // The log that the dead daemon left incomplete has an end.
@@ -255,7 +242,7 @@ fn killed_shim_costs_the_attempt_and_leaves_nothing() {
     let world = World::new(&[("1", "todo")])
         .script("if-file second ok; unless-file second \"touch second; setsid-child 600000 clearenv; pidfile pid; touch up; hang\"");
     let daemon = world.daemon();
-    up(&world);
+    world.wait_for_agent(1);
     eventually("the pid is there", || {
         !world.workspace_file("1", "pid").is_empty()
     });
@@ -272,9 +259,7 @@ fn killed_shim_costs_the_attempt_and_leaves_nothing() {
         .unwrap();
     kill(Pid::from_raw(shim), Signal::SIGKILL).unwrap();
     eventually("the agent is gone", || !alive(agent));
-    eventually("it was tried again", || {
-        world.tracker.state("1").as_deref() == Some("done")
-    });
+    world.wait_for_state("1", "done");
     daemon.stop().expect(0);
     world.env.assert_nothing_left();
     let sessions = world.sessions("1");
@@ -343,10 +328,8 @@ fn restart_after_a_crash_starts_nothing_beside_an_old_hook() {
     let world = World::new(&[("1", "todo")]).work("hooks/before_run", json!(hook));
     world.vik(&["run", "-d"]).expect(0);
     eventually("the hook runs", || world.env.work().join("up").exists());
-    let pid = i32::try_from(world.status().unwrap()["pid"].as_i64().unwrap()).unwrap();
     world.env.write("work/go", "");
-    kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
-    eventually("it is dead", || !alive(pid));
+    world.kill_daemon();
     world.once().expect(0);
     assert!(!world.env.work().join("two-at-once").exists());
     assert_eq!(world.tracker.state("1").as_deref(), Some("done"));

@@ -88,6 +88,13 @@ impl Running {
         }
     }
 
+    /// Kills the process at once, and waits for it.
+    #[track_caller]
+    pub fn kill(self) -> Done {
+        self.signal(Signal::SIGKILL);
+        self.done()
+    }
+
     /// Stops the process gracefully.
     #[track_caller]
     pub fn stop(self) -> Done {
@@ -279,6 +286,41 @@ impl World {
             self.status().is_some_and(|status| !status["last_pull"].is_null())
         });
         daemon
+    }
+
+    /// Kills the daemon, which may run detached, and waits until it is dead.
+    #[track_caller]
+    pub fn kill_daemon(&self) {
+        let pid = i32::try_from(self.status().unwrap()["pid"].as_i64().unwrap()).unwrap();
+        kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+        eventually("the daemon is dead", || !alive(pid));
+    }
+
+    /// Waits until the agent of this attempt at issue 1 has created the file `up`.
+    #[track_caller]
+    pub fn wait_for_agent(&self, attempt: usize) {
+        eventually("the agent is up", || {
+            self.sessions("1").len() == attempt && self.workspace("1").join("up").exists()
+        });
+    }
+
+    /// Creates the file `go` for the agent of issue 1.
+    pub fn go(&self) {
+        std::fs::write(self.workspace("1").join("go"), "").unwrap();
+    }
+
+    /// Waits until an issue is in this state in the tracker.
+    #[track_caller]
+    pub fn wait_for_state(&self, issue: &str, state: &str) {
+        eventually(&format!("issue {issue} is in `{state}`"), || {
+            self.tracker.state(issue).as_deref() == Some(state)
+        });
+    }
+
+    /// Returns `vik explain --json` of an issue.
+    #[track_caller]
+    pub fn explained(&self, issue: &str) -> Value {
+        self.vik(&["explain", issue, "--json"]).expect(0).json()
     }
 
     /// Returns `vik status --json`, or `None` where no daemon runs.

@@ -13,27 +13,6 @@ fn waiting() -> World {
         .script("message one; touch up; wait-file go; message two; append turns x; ok")
 }
 
-fn up(world: &World) {
-    eventually("the agent is up", || world.workspace("1").join("up").exists());
-}
-
-fn go(world: &World) {
-    std::fs::write(world.workspace("1").join("go"), "").unwrap();
-}
-
-fn kill_daemon(world: &World) {
-    let pid = i32::try_from(world.status().unwrap()["pid"].as_i64().unwrap()).unwrap();
-    let pid = Pid::from_raw(pid);
-    kill(pid, Signal::SIGKILL).unwrap();
-    eventually("it is dead", || world.status().is_none());
-}
-
-fn moved(world: &World) {
-    eventually("the issue is done", || {
-        world.tracker.state("1").as_deref() == Some("done")
-    });
-}
-
 /// Checks that the only attempt is complete: each line once, one end, one `after_run`.
 fn assert_whole(world: &World) {
     let session = world.session("1");
@@ -53,14 +32,14 @@ fn assert_whole(world: &World) {
 fn agent_is_adopted_by_the_next_daemon() {
     let world = waiting();
     world.vik(&["run", "-d"]).expect(0);
-    up(&world);
-    kill_daemon(&world);
+    world.wait_for_agent(1);
+    world.kill_daemon();
     world.vik(&["run", "-d"]).expect(0);
     let status = world.status().unwrap();
     assert_eq!(status["sessions"].as_array().unwrap().len(), 1);
     assert_eq!(status["sessions"][0]["adopted"], true);
-    go(&world);
-    moved(&world);
+    world.go();
+    world.wait_for_state("1", "done");
     world.vik(&["stop"]).expect(0);
     assert_whole(&world);
 }
@@ -69,9 +48,9 @@ fn agent_is_adopted_by_the_next_daemon() {
 fn agent_that_ended_without_a_daemon_is_finished_by_the_next() {
     let world = waiting();
     world.vik(&["run", "-d"]).expect(0);
-    up(&world);
-    kill_daemon(&world);
-    go(&world);
+    world.wait_for_agent(1);
+    world.kill_daemon();
+    world.go();
     eventually("the agent is gone", || world.env.leftovers().is_empty());
     assert_eq!(
         world.tracker.state("1").as_deref(),
@@ -79,7 +58,7 @@ fn agent_that_ended_without_a_daemon_is_finished_by_the_next() {
         "no after_run yet"
     );
     world.vik(&["run", "-d"]).expect(0);
-    moved(&world);
+    world.wait_for_state("1", "done");
     world.vik(&["stop"]).expect(0);
     assert_whole(&world);
 }
@@ -88,7 +67,7 @@ fn agent_that_ended_without_a_daemon_is_finished_by_the_next() {
 fn restart_with_kept_sessions_replaces_only_the_daemon() {
     let world = waiting();
     world.vik(&["run", "-d"]).expect(0);
-    up(&world);
+    world.wait_for_agent(1);
     let before = world.status().unwrap();
     world.vik(&["restart", "--keep-sessions"]).expect(0);
     let after = world.status().unwrap();
@@ -97,8 +76,8 @@ fn restart_with_kept_sessions_replaces_only_the_daemon() {
         before["sessions"][0]["session_id"],
         after["sessions"][0]["session_id"]
     );
-    go(&world);
-    moved(&world);
+    world.go();
+    world.wait_for_state("1", "done");
     world.vik(&["stop"]).expect(0);
     assert_whole(&world);
 }
@@ -107,15 +86,15 @@ fn restart_with_kept_sessions_replaces_only_the_daemon() {
 fn stop_ends_kept_sessions() {
     let world = waiting();
     world.vik(&["run", "-d"]).expect(0);
-    up(&world);
+    world.wait_for_agent(1);
     world.vik(&["stop", "--keep-sessions"]).expect(0);
     assert!(!world.env.leftovers().is_empty(), "the agent lives on");
     world.vik(&["stop"]).expect(0);
     world.env.assert_nothing_left();
     // The next daemon sees that the attempt was lost, and retries.
-    go(&world);
+    world.go();
     world.vik(&["run", "-d"]).expect(0);
-    moved(&world);
+    world.wait_for_state("1", "done");
     world.vik(&["stop"]).expect(0);
     assert_eq!(world.sessions("1").len(), 2);
 }
@@ -124,9 +103,8 @@ fn stop_ends_kept_sessions() {
 fn foreground_daemon_takes_its_agents_down_with_it() {
     let world = World::new(&[("1", "todo")]).script("touch up; hang");
     let daemon = world.daemon();
-    up(&world);
-    daemon.signal(Signal::SIGKILL);
-    daemon.done();
+    world.wait_for_agent(1);
+    daemon.kill();
     eventually("the agent has ended", || world.env.leftovers().is_empty());
     let daemon = world.daemon();
     eventually("it is tried again", || world.sessions("1").len() == 2);
@@ -138,12 +116,12 @@ fn foreground_daemon_takes_its_agents_down_with_it() {
 fn drain_waits_for_running_work_and_starts_nothing() {
     let world = waiting();
     let daemon = world.daemon();
-    up(&world);
+    world.wait_for_agent(1);
     world.vik(&["drain"]).expect(0);
     world.tracker.add("2", "later", "todo");
-    go(&world);
+    world.go();
     daemon.done().expect(0);
-    moved(&world);
+    world.wait_for_state("1", "done");
     assert!(world.sessions("2").is_empty());
     assert_whole(&world);
 }
@@ -152,7 +130,7 @@ fn drain_waits_for_running_work_and_starts_nothing() {
 fn cancelled_issue_stays_parked_across_a_restart() {
     let world = World::new(&[("1", "todo")]).script("touch up; hang");
     let daemon = world.daemon();
-    up(&world);
+    world.wait_for_agent(1);
     world.vik(&["cancel", "1"]).expect(0);
     eventually("it is parked", || {
         let status = world.status().unwrap();
@@ -189,16 +167,16 @@ fn damaged_ledger_is_refused_before_any_work() {
 fn agents_are_adopted_even_without_the_ledger() {
     let world = waiting();
     world.vik(&["run", "-d"]).expect(0);
-    up(&world);
-    kill_daemon(&world);
+    world.wait_for_agent(1);
+    world.kill_daemon();
     let service = world.home().join("service");
     for name in ["vik.db", "vik.db-wal", "vik.db-shm", "vik.db.lock"] {
         std::fs::remove_file(service.join(name)).unwrap();
     }
     world.vik(&["run", "-d"]).expect(0);
     assert_eq!(world.status().unwrap()["sessions"][0]["adopted"], true);
-    go(&world);
-    moved(&world);
+    world.go();
+    world.wait_for_state("1", "done");
     world.vik(&["stop"]).expect(0);
     assert_whole(&world);
 }
@@ -207,8 +185,8 @@ fn agents_are_adopted_even_without_the_ledger() {
 fn agents_without_a_daemon_are_reported() {
     let world = waiting();
     world.vik(&["run", "-d"]).expect(0);
-    up(&world);
-    kill_daemon(&world);
+    world.wait_for_agent(1);
+    world.kill_daemon();
     let status = world.vik(&["status"]).expect(4);
     assert_contains(&status.err, "1 agent keeps running without a daemon");
     let runs = world.vik(&["runs", "--json"]).expect(0).json();
@@ -223,7 +201,7 @@ fn agents_without_a_daemon_are_reported() {
 fn stop_ends_an_unmarked_process_without_daemon_and_shim() {
     let world = waiting().script("daemonise 600000 clearenv,pid=hidden; touch up; hang");
     world.vik(&["run", "-d"]).expect(0);
-    up(&world);
+    world.wait_for_agent(1);
     let hidden: i32 = world.workspace_file("1", "hidden").trim().parse().unwrap();
     let audit = || -> Vec<serde_json::Value> {
         let audit = world.vik(&["doctor", "--orphans", "--json"]).json();
@@ -232,7 +210,7 @@ fn stop_ends_an_unmarked_process_without_daemon_and_shim() {
     };
     eventually("its census has it", || !audit().is_empty());
     let shim = i32::try_from(audit()[0]["shim_pid"].as_i64().unwrap()).unwrap();
-    kill_daemon(&world);
+    world.kill_daemon();
     kill(Pid::from_raw(shim), Signal::SIGKILL).unwrap();
     eventually("nobody owns it", || {
         audit().iter().all(|one| one["owner"] == "nobody")

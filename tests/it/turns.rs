@@ -21,7 +21,7 @@ fn turns(max: u32) -> World {
 }
 
 fn kinds(world: &World, kind: &str) -> Vec<String> {
-    let explained: Value = world.vik(&["explain", "1", "--json"]).expect(0).json();
+    let explained: Value = world.explained("1");
     let decisions = explained["decisions"].as_array().unwrap();
     let of_kind = decisions.iter().filter(|decision| decision["kind"] == kind);
     of_kind
@@ -40,7 +40,7 @@ fn success_without_a_change_of_state_continues_the_conversation_up_to_the_maximu
     let prompt = sessions[1].text(".prompt.md");
     assert_contains(&prompt, "still in the state");
     assert_eq!(kinds(&world, "turn").len(), 2);
-    let explained = world.vik(&["explain", "1", "--json"]).expect(0).json();
+    let explained = world.explained("1");
     assert_eq!(explained["now"]["life"]["attempts"], 1, "{explained}");
     assert_eq!(explained["now"]["stages"][0]["hold"]["reason"], "parked");
 }

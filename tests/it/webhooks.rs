@@ -93,9 +93,7 @@ fn call_triggers_a_pull_at_once_and_a_replay_does_not() {
     assert_eq!(hooked.pulls(), 1);
     hooked.world.tracker.move_to("1", "todo");
     assert_eq!(hooked.deliver("gh", "a").status, 202);
-    eventually("the issue is worked on long before the next poll", || {
-        hooked.world.tracker.state("1").as_deref() == Some("done")
-    });
+    hooked.world.wait_for_state("1", "done");
     // The end of an attempt triggers a pull of its own: after that nothing else does.
     eventually("nothing runs or waits", || {
         let status = hooked.world.status().unwrap();

@@ -49,14 +49,7 @@ fn crash_at_any_point_loses_and_doubles_no_commit() {
         let script = "echo ran >> runs; echo 1 > one; git add one; git commit -qm one; git checkout -q -b extra; \
             echo 2 > two; git add two; git commit -qm two";
         let (world, main) = linked(script, "-b vik/1");
-        let crash = world.env.path("crash");
-        std::fs::create_dir(&crash).unwrap();
-        std::fs::write(crash.join(format!("{point}.armed")), "").unwrap();
-        let hit = crash.join(format!("{point}.hit"));
-        let daemon = world.start_with(&["run", "--once"], &[("VIK_CRASH_DIR", crash.to_str().unwrap())]);
-        eventually(&format!("the daemon is at {point}"), || hit.exists());
-        daemon.signal(Signal::SIGKILL);
-        daemon.done();
+        world.kill_once_at(point);
         world.once().expect(0);
         world.session("1").expect("succeeded", None);
         assert_eq!(world.workspace_file("1", "runs"), "ran\n", "{point}");
@@ -191,9 +184,7 @@ fn hanging_git_blocks_no_stop_and_its_work_is_recovered() {
         std::fs::remove_file(&hang).unwrap();
         let daemon = world.daemon();
         world.vik(&["retry", "1"]);
-        eventually("it is done", || {
-            world.tracker.state("1").as_deref() == Some("done")
-        });
+        world.wait_for_state("1", "done");
         daemon.stop();
         assert_eq!(subjects(&main, "vik/1"), "work work zero ", "{kills}");
         assert_taken_over(&world, &main);

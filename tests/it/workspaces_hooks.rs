@@ -334,14 +334,7 @@ fn after_run_failure_survives_a_crash_of_the_daemon() {
             "hooks/after_run",
             json!("echo . >> {{ workflow_dir }}/tries; echo the tracker is down; exit 2"),
         );
-    let crash = world.env.path("crash");
-    std::fs::create_dir(&crash).unwrap();
-    std::fs::write(crash.join("after_run_ended.armed"), "").unwrap();
-    let hit = crash.join("after_run_ended.hit");
-    let daemon = world.start_with(&["run", "--once"], &[("VIK_CRASH_DIR", crash.to_str().unwrap())]);
-    eventually("after_run has ended", || hit.exists());
-    daemon.signal(nix::sys::signal::Signal::SIGKILL);
-    daemon.done();
+    world.kill_once_at("after_run_ended");
     assert!(!decided(&world, "1", &DecisionKind::Parked));
     world.once().expect(1);
     assert!(decided(&world, "1", &DecisionKind::Parked));

@@ -179,14 +179,12 @@ fn revoked_sign_in_loses_its_access_and_its_stream() {
 #[test]
 fn stream_ends_when_its_sign_in_expires_by_the_wall_clock() {
     let world = World::new(&[("1", "todo")]).script("ok");
-    let folder = world.env.path("clock-folder");
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = world.crash_dir();
     let served = Served::with(world, &[("VIK_CRASH_DIR", folder.to_str().unwrap())]);
     let token = sign_in(&served, "Firefox");
     let mut events = browser(&served, &token).events("/api/v1/events");
     until(&mut events, |event| event.event == "pulled");
-    std::fs::write(folder.join("clock.new"), (8 * 24 * 3600).to_string()).unwrap();
-    std::fs::rename(folder.join("clock.new"), folder.join("clock")).unwrap();
+    served.world.jump(8 * 24 * 3600);
     ends(&mut events);
     let _ = browser(&served, &token).get("/api/v1/state").expect_status(401);
     let _ = served.client().get("/api/v1/state").expect_status(200);

@@ -132,9 +132,7 @@ fn agent_with_the_token_is_refused_however_it_connects() {
     let _ = reply.expect_status(200);
     assert_eq!(log_lines(&served.world, "refused a request of an agent"), 1);
     std::fs::write(workspace.join("go"), "").unwrap();
-    eventually("the daemon continues", || {
-        served.world.tracker.state("1").as_deref() == Some("done")
-    });
+    served.world.wait_for_state("1", "done");
     served.end();
 }
 
@@ -171,9 +169,7 @@ fn script_refusals(world: World, names: &[&str]) -> Vec<bool> {
     served.world.env.write("work/target.tmp", target.to_string());
     let work = served.world.env.work();
     std::fs::rename(work.join("target.tmp"), work.join("target.json")).unwrap();
-    eventually("the issue is done", || {
-        served.world.tracker.state("1").as_deref() == Some("done")
-    });
+    served.world.wait_for_state("1", "done");
     let refused = |name: &&str| {
         let answers = served.world.workspace_file("1", &format!("{name}.json"));
         let answers: [String; 2] = serde_json::from_str(&answers).unwrap();

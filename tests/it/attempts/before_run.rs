@@ -83,13 +83,7 @@ fn failure_survives_a_crash_after_the_hook() {
     let scene = scene(&format!(
         "echo ran >> {root}/../hook; echo retry-after: 30; exit 75"
     ));
-    std::fs::create_dir_all(scene.file("points")).unwrap();
-    let armed = scene.file("points/before_run_ended.armed");
-    std::fs::write(&armed, "").unwrap();
-    let first = scene.spawn();
-    eventually("the hook has ended", || !armed.exists());
-    first.die();
-    let _ = std::fs::remove_file(armed.with_extension("hit"));
+    scene.die_at("before_run_ended");
     let report = scene.finish();
     assert_eq!((report.before_run, scene.count("hook")), (try_later(30), 1));
     assert_eq!(scene.finish(), report);

@@ -46,17 +46,11 @@ fn attempt_resumes_after_a_crash_at_any_point() {
     ];
     for point in points {
         let scene = with_hooks();
-        std::fs::create_dir_all(scene.file("points")).unwrap();
-        let armed = scene.file(&format!("points/{point}.armed"));
-        std::fs::write(&armed, "").unwrap();
         if point != "agent_started" {
-            std::fs::write(scene.file("go"), "").unwrap();
+            scene.go();
         }
-        let first = scene.spawn();
-        eventually(&format!("the point {point}"), || !armed.exists());
-        first.die();
-        let _ = std::fs::remove_file(armed.with_extension("hit"));
-        std::fs::write(scene.file("go"), "").unwrap();
+        scene.die_at(point);
+        scene.go();
         let report = scene.finish();
         // A shim that received no command has started nothing.
         let lost = point == "shim_started";
@@ -101,7 +95,7 @@ fn hook_interrupted_by_a_crash_is_ended_and_run_again() {
         let first = scene.spawn();
         eventually("the hook waits", || scene.file("waits").exists());
         first.die();
-        std::fs::write(scene.file("go"), "").unwrap();
+        scene.go();
         assert_eq!(scene.finish().outcome, Outcome::Succeeded, "{hook}");
         assert_eq!(scene.count("hook"), 2, "{hook}");
         let hook_starts = scene
@@ -136,7 +130,7 @@ fn login_refreshed_without_a_daemon_reaches_the_profile() {
     let first = scene.spawn();
     eventually("the agent waits", || scene.file("waits").exists());
     first.die();
-    std::fs::write(scene.file("go"), "").unwrap();
+    scene.go();
     let exit = scene.world.session("1").file(".exit.json");
     eventually("the agent has ended", || exit.exists());
     assert_eq!(scene.finish().outcome, Outcome::Succeeded);
@@ -200,13 +194,7 @@ fn crash_around_the_removal_of_partial_lines_keeps_the_log() {
                 "start; {print}; message one; {print}; message two; done"
             ));
         let scene = Scene::new(world);
-        std::fs::create_dir_all(scene.file("points")).unwrap();
-        let armed = scene.file(&format!("points/{point}.armed"));
-        std::fs::write(&armed, "").unwrap();
-        let first = scene.spawn();
-        eventually(&format!("the point {point}"), || !armed.exists());
-        first.die();
-        let _ = std::fs::remove_file(armed.with_extension("hit"));
+        scene.die_at(point);
         let report = scene.finish();
         assert_eq!(report.outcome, Outcome::Succeeded, "{point}: {report:?}");
         scene.expect_whole_log(&["one", "two"]);
@@ -224,19 +212,12 @@ fn crash_around_the_removal_of_partial_lines_keeps_the_log() {
 fn detached_agent_is_adopted_by_the_next_process() {
     let scene = with_hooks();
     let first = scene.spawn();
-    let has_output = || {
-        scene
-            .world
-            .sessions("1")
-            .first()
-            .is_some_and(|session| session.text(".jsonl").contains("one"))
-    };
-    eventually("the output of the agent is read", has_output);
+    scene.wait_for_output();
     std::fs::write(scene.file("detach"), "").unwrap();
     assert_eq!(first.result(), "detached");
     std::fs::remove_file(scene.file("detach")).unwrap();
     assert_eq!(scene.count("after_run"), 0, "it is not over");
-    std::fs::write(scene.file("go"), "").unwrap();
+    scene.go();
     assert_eq!(scene.finish().outcome, Outcome::Succeeded);
     scene.expect_whole_log(&["one", "two"]);
     let ran = ["agent", "before_run", "verify", "after_run"].map(|name| scene.count(name));
@@ -273,14 +254,7 @@ fn attempt_is_lost_when_its_shim_is_killed_too() {
         "start 01a1ffcd-34e9-78d1-bc6d-b647a491f028; daemonise 100000 clearenv,pid={root}/daemon; pidfile {root}/agent; message one; hang"
     )));
     let first = scene.spawn();
-    let has_output = || {
-        scene
-            .world
-            .sessions("1")
-            .first()
-            .is_some_and(|session| session.text(".jsonl").contains("one"))
-    };
-    eventually("the output of the agent is read", has_output);
+    scene.wait_for_output();
     let shim = scene.steps().iter().find(|step| step["step"] == "shim").unwrap()["shim"]["pid"]
         .as_i64()
         .unwrap();
@@ -316,7 +290,7 @@ fn parallel_stage_runs_beside_another() {
     scene.become_another("beside");
     // The first attempt still waits and holds the workspace.
     assert_eq!(scene.finish().outcome, Outcome::Succeeded);
-    std::fs::write(scene.file("go"), "").unwrap();
+    scene.go();
     first.end();
     scene.start = alone;
     assert_eq!(scene.finish().outcome, Outcome::Succeeded);
@@ -341,13 +315,7 @@ fn trace_record_is_written_once_despite_a_crash_at_any_point() {
             .work("hooks", json!({"before_run": hook, "after_run": hook}))
             .work("verify", hook);
         let scene = Scene::new(world);
-        std::fs::create_dir_all(scene.file("points")).unwrap();
-        let armed = scene.file(&format!("points/{point}.armed"));
-        std::fs::write(&armed, "").unwrap();
-        let first = scene.spawn();
-        eventually(&format!("the point {point}"), || !armed.exists());
-        first.die();
-        let _ = std::fs::remove_file(armed.with_extension("hit"));
+        scene.die_at(point);
         assert_eq!(scene.finish().outcome, Outcome::Succeeded, "{point}");
         scene.finish();
         let trace = std::fs::read_to_string(scene.world.home().join("trace/trace.jsonl")).unwrap();

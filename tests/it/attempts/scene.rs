@@ -172,7 +172,6 @@ impl Scene {
         )
         .unwrap();
         let _ = std::fs::remove_file(folder.join("end.json"));
-        std::fs::create_dir_all(folder.join("points")).unwrap();
         let mut command: Command = self.world.env.command(std::env::current_exe().unwrap());
         let child = command
             .args([
@@ -182,13 +181,39 @@ impl Scene {
                 "--test-threads=1",
             ])
             .env(SCENE, &folder)
-            .env("VIK_CRASH_DIR", folder.join("points"))
+            .env("VIK_CRASH_DIR", self.world.crash_dir())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
         AttemptProcess { child, folder }
+    }
+
+    /// Runs the attempt until it reaches this point, and kills its process there.
+    #[track_caller]
+    pub fn die_at(&self, point: &str) {
+        self.world.arm(point);
+        let process = self.spawn();
+        self.world.wait_for_point(point);
+        process.die();
+        self.world.leave_point(point);
+    }
+
+    /// Creates the file that the scripts of a scene wait for.
+    pub fn go(&self) {
+        std::fs::write(self.file("go"), "").unwrap();
+    }
+
+    /// Waits until the output `one` of the agent is in the session log.
+    #[track_caller]
+    pub fn wait_for_output(&self) {
+        eventually("the output of the agent is read", || {
+            let sessions = self.world.sessions("1");
+            sessions
+                .first()
+                .is_some_and(|session| session.text(".jsonl").contains("one"))
+        });
     }
 
     /// Runs or recovers the attempt, and returns its result.
@@ -223,10 +248,7 @@ impl Scene {
     }
 
     pub fn steps(&self) -> Vec<Value> {
-        let text = self.world.session("1").text(".steps.jsonl");
-        text.lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect()
+        self.world.session("1").steps()
     }
 }
 

@@ -18,11 +18,9 @@ fn message_is_neither_lost_nor_doubled_when_the_daemon_dies() {
         };
         rig.up();
         eventually("the agent runs", || rig.starts() == 1);
-        rig.arm(point);
+        rig.world.arm(point);
         let sending = rig.world.start(&["message", "1", "hello"]);
-        rig.wait_for(point);
-        rig.kill(Target::Daemon);
-        rig.resume(point);
+        rig.kill_at(point, Target::Daemon);
         let sent = sending.done();
         assert_ne!(sent.code, 0, "nobody confirmed it: {}", sent.out);
         // Without a daemon, the ledger has it or not.
@@ -61,7 +59,7 @@ fn gets_it_once(agent: RealAgent) {
             !world.workspace_file("1", "started.txt").is_empty()
                 && status["sessions"][0]["steerable"] == "ready"
         });
-        rig.arm(point);
+        rig.world.arm(point);
         let sending = world.start(&["message", "1", TEXT]);
         let go = || std::fs::write(world.workspace("1").join("go.txt"), "").unwrap();
         if *point == "message_taken" {
@@ -70,16 +68,12 @@ fn gets_it_once(agent: RealAgent) {
             });
             go();
         }
-        rig.wait_for(point);
-        rig.kill(Target::Daemon);
-        rig.resume(point);
+        rig.kill_at(point, Target::Daemon);
         // The daemon may have died before it confirmed the message.
         let _ = sending.done();
         rig.up();
         go();
-        eventually("the issue is done", || {
-            world.tracker.state("1").as_deref() == Some("done")
-        });
+        world.wait_for_state("1", "done");
         world.vik(&["stop"]).expect(0);
         world.env.assert_nothing_left();
         assert_eq!(server.failures(), [""; 0], "{point}");

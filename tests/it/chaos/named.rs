@@ -11,11 +11,9 @@ fn every_point(target: Target) {
     let issues = ["1".to_owned()];
     for point in POINTS {
         let rig = Rig::new(&[("1", "todo")], 60);
-        rig.arm(point);
+        rig.world.arm(point);
         rig.up();
-        rig.wait_for(point);
-        rig.kill(target);
-        rig.resume(point);
+        rig.kill_at(point, target);
         if target.hits_daemon() {
             rig.up();
         }

@@ -4,7 +4,6 @@ use serde_json::json;
 
 use super::rig::{Rig, Target};
 use crate::questions::{asked, asking};
-use crate::support::eventually;
 
 /// The points between the end of an agent and the end of its attempt.
 const POINTS: [&str; 6] = [
@@ -21,17 +20,13 @@ fn question_is_asked_once_when_the_daemon_dies() {
     for point in POINTS {
         let rig = Rig::around(asking().attempts(1));
         let world = &rig.world;
-        rig.arm(point);
+        rig.world.arm(point);
         rig.up();
-        rig.wait_for(point);
-        rig.kill(Target::Daemon);
-        rig.resume(point);
+        rig.kill_at(point, Target::Daemon);
         rig.up();
         assert_eq!(asked(world)["choices"], json!(["old", "new"]), "{point}");
         world.vik(&["answer", "1", "--choice", "2"]).expect(0);
-        eventually("the issue is done", || {
-            world.tracker.state("1").as_deref() == Some("done")
-        });
+        world.wait_for_state("1", "done");
         world.vik(&["stop"]).expect(0);
         world.env.assert_nothing_left();
         let [first, second] = &world.sessions("1")[..] else {

@@ -54,7 +54,7 @@ fn random_kills_under_load_lose_double_and_leave_nothing() {
             }
         }
         if dice.roll(10) == 0 {
-            rig.jump(dice.roll(200_000) as i64 - 100_000);
+            rig.world.jump(dice.roll(200_000) as i64 - 100_000);
             jumps += 1;
         }
         let target = Target::ALL[dice.roll(Target::ALL.len())];

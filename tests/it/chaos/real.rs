@@ -35,9 +35,7 @@ fn survives(agent: RealAgent, target: Target) {
         eventually("another attempt is made", || world.sessions("1").len() == 2);
     }
     std::fs::write(world.workspace("1").join("go.txt"), "").unwrap();
-    eventually("the issue is done", || {
-        world.tracker.state("1").as_deref() == Some("done")
-    });
+    world.wait_for_state("1", "done");
     world.vik(&["stop"]).expect(0);
     world.env.assert_nothing_left();
     assert_eq!(real.server.failures(), [""; 0]);

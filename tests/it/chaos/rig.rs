@@ -110,21 +110,19 @@ pub fn kill_processes(world: &World, target: Target) -> usize {
 /// A world and its trace files.
 pub struct Rig {
     pub world: World,
-    crash: PathBuf,
     traces: PathBuf,
 }
 
 impl Rig {
     /// Creates a rig around a world that has its own agents.
     pub fn around(world: World) -> Self {
-        let (crash, traces) = (world.env.path("crash"), world.env.path("traces"));
-        std::fs::create_dir(&crash).unwrap();
+        let traces = world.env.path("traces");
         std::fs::create_dir(&traces).unwrap();
-        Self { world, crash, traces }
+        Self { world, traces }
     }
 
     pub fn new(issues: &[(&str, &str)], lines: u32) -> Self {
-        let Self { world, crash, traces } = Self::around(World::new(issues));
+        let Self { world, traces } = Self::around(World::new(issues));
         world.env.write("work/agent.sh", AGENT);
         let script = world.env.work().join("agent.sh");
         let env = json!({
@@ -160,7 +158,7 @@ impl Rig {
                 json!({"max_tries": 1000, "initial_backoff": "50ms", "max_backoff": "50ms"}),
             )
             .set("/issue/limits", json!({"attempts": 10000}));
-        Self { world, crash, traces }
+        Self { world, traces }
     }
 
     /// Starts a detached daemon.
@@ -194,21 +192,21 @@ impl Rig {
     /// Returns a command of `vik` that stops at the armed points.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = self.world.env.vik(args);
-        command.env("VIK_CRASH_DIR", &self.crash);
+        command.env("VIK_CRASH_DIR", self.world.crash_dir());
         command
     }
 
-    /// Makes the daemon stop the next time it reaches this point.
-    pub fn arm(&self, point: &str) {
-        std::fs::write(self.crash.join(format!("{point}.armed")), "").unwrap();
-    }
-
+    /// Waits until the daemon has stopped at this point, kills the processes of a target there, and
+    /// resumes a daemon that is none of them.
     #[track_caller]
-    pub fn wait_for(&self, point: &str) {
-        let hit = self.crash.join(format!("{point}.hit"));
-        eventually(&format!("the daemon is at `{point}`"), || {
-            hit.exists() && self.is_stopped()
-        });
+    pub fn kill_at(&self, point: &str, target: Target) {
+        self.world.wait_for_point(point);
+        eventually("the daemon is stopped", || self.is_stopped());
+        self.kill(target);
+        self.world.leave_point(point);
+        for pid in self.of(Target::Daemon) {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGCONT);
+        }
     }
 
     fn is_stopped(&self) -> bool {
@@ -218,21 +216,6 @@ impl Rig {
                 .rsplit_once(") ")
                 .is_some_and(|(_, fields)| fields.starts_with('T'))
         })
-    }
-
-    /// Resumes a daemon that stopped at this point.
-    pub fn resume(&self, point: &str) {
-        let _ = std::fs::remove_file(self.crash.join(format!("{point}.hit")));
-        for pid in self.of(Target::Daemon) {
-            let _ = kill(Pid::from_raw(pid), Signal::SIGCONT);
-        }
-    }
-
-    /// Sets the wall clock off by this number of seconds.
-    pub fn jump(&self, seconds: i64) {
-        let draft = self.crash.join("clock.new");
-        std::fs::write(&draft, seconds.to_string()).unwrap();
-        std::fs::rename(draft, self.crash.join("clock")).unwrap();
     }
 
     /// Returns the processes of this world that a kill of the target hits.

@@ -26,20 +26,16 @@ fn gets_its_turn_once(agent: RealAgent) {
         let verify = format!("test -e done.txt || {{ echo {FEEDBACK}; exit 1; }}");
         let rig = Rig::around(world.work("verify", json!(verify)));
         let world = &rig.world;
-        rig.arm(point);
+        rig.world.arm(point);
         rig.up();
-        rig.wait_for(point);
-        rig.kill(Target::Daemon);
-        rig.resume(point);
+        rig.kill_at(point, Target::Daemon);
         rig.up();
-        eventually("the issue is done", || {
-            world.tracker.state("1").as_deref() == Some("done")
-        });
+        world.wait_for_state("1", "done");
         eventually("the attempt has ended", || {
             let runs = world.runs();
             runs.first().is_some_and(|run| run["state"] == "ended")
         });
-        let explained = world.vik(&["explain", "1", "--json"]).expect(0).json();
+        let explained = world.explained("1");
         world.vik(&["stop"]).expect(0);
         world.env.assert_nothing_left();
         assert_eq!(server.failures(), [""; 0], "{point}");

@@ -1,6 +1,5 @@
 //! No output is carried out twice, whatever dies, fails or is cut off.
 
-use nix::sys::signal::Signal;
 use serde_json::json;
 
 use super::{Asking, COMMENT, LABEL, expected_events};
@@ -27,9 +26,7 @@ fn applied_output_is_not_repeated_with_a_failed_one() {
     std::fs::write(&gate, "").unwrap();
     let daemon = asking.world.daemon();
     asking.world.vik(&["retry", "1"]).expect(0);
-    eventually("it is done", || {
-        asking.world.tracker.state("1").as_deref() == Some("done")
-    });
+    asking.world.wait_for_state("1", "done");
     daemon.stop();
     assert_eq!(
         asking.text("done"),
@@ -55,9 +52,7 @@ fn applied_output_is_not_repeated_by_another_attempt() {
     std::fs::write(&gate, "").unwrap();
     let daemon = asking.world.daemon();
     asking.world.vik(&["retry", "1", "--agent"]).expect(0);
-    eventually("it is done", || {
-        asking.world.tracker.state("1").as_deref() == Some("done")
-    });
+    asking.world.wait_for_state("1", "done");
     daemon.stop();
     assert_eq!(
         asking.output_events(),
@@ -72,19 +67,6 @@ fn applied_output_is_not_repeated_by_another_attempt() {
     assert_contains(&prompt, "do not ask for it again:\n- comment: Done.\n");
 }
 
-/// Kills the daemon at this point, and starts another one, which proceeds.
-fn killed_at(asking: &Asking, point: &str) {
-    let crash = asking.path("crash");
-    std::fs::create_dir_all(&crash).unwrap();
-    std::fs::write(crash.join(format!("{point}.armed")), "").unwrap();
-    let hit = crash.join(format!("{point}.hit"));
-    let env = [("VIK_CRASH_DIR", crash.to_str().unwrap())];
-    let daemon = asking.world.start_with(&["run", "--once"], &env);
-    eventually(&format!("the daemon is at {point}"), || hit.exists());
-    daemon.signal(Signal::SIGKILL);
-    daemon.done();
-}
-
 #[test]
 fn crash_never_applies_an_output_twice() {
     // Without a check, Vik cannot know the result of a command that has a record of its start but
@@ -96,7 +78,7 @@ fn crash_never_applies_an_output_twice() {
         ("output_applied", "applied", 1),
     ] {
         let asking = Asking::new(&[r#"{"kind":"comment","body":"x"}"#, LABEL]);
-        killed_at(&asking, point);
+        asking.world.kill_once_at(point);
         let code = i32::from(outcome == "unknown");
         asking.world.once().expect(code);
         asking.world.session("1").expect("succeeded", None);
@@ -132,7 +114,7 @@ fn check_settles_an_output_left_open_by_a_crash() {
         // The file must exist before the first comment.
         std::fs::write(asking.path("done"), "").unwrap();
         let asking = asking.work("outputs/comment/check", json!(check));
-        killed_at(&asking, point);
+        asking.world.kill_once_at(point);
         asking.world.once().expect(0);
         asking.world.session("1").expect("succeeded", None);
         assert_eq!(asking.text("done"), "comment||x\nlabel|area/ui|\n", "{point}");

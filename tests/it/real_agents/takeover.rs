@@ -55,9 +55,7 @@ fn codex_is_taken_over_in_its_own_session() {
     assert_eq!(world.workspace_file("1", "stage.txt"), "work\n");
 
     world.vik(&["handback", "1"]).expect(0);
-    eventually("the issue is done", || {
-        world.tracker.state("1").as_deref() == Some("done")
-    });
+    world.wait_for_state("1", "done");
     daemon.stop().expect(0);
     real.close();
     let ended = world.sessions("1")[1].expect("succeeded", None);

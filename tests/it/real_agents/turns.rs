@@ -22,7 +22,7 @@ pub fn with_turns(agent: RealAgent, max: u32, script: &Value) -> Option<Real> {
 }
 
 fn decisions(world: &World, kind: &str) -> Vec<String> {
-    let explained = world.vik(&["explain", "1", "--json"]).expect(0).json();
+    let explained = world.explained("1");
     let decisions = explained["decisions"].as_array().unwrap().clone();
     let of_kind = decisions.iter().filter(|decision| decision["kind"] == kind);
     of_kind
@@ -72,7 +72,7 @@ fn has_three_turns(agent: RealAgent) {
     let conversations = values(&session, "session_started", "provider_session_id");
     assert!(!conversations.is_empty() && conversations.iter().all(|id| *id == conversations[0]));
     assert_eq!(decisions(world, "turn").len(), 2);
-    let explained = world.vik(&["explain", "1", "--json"]).expect(0).json();
+    let explained = world.explained("1");
     assert_eq!(explained["now"]["life"]["attempts"], 1, "{explained}");
     // Once after each turn, and not again after the last one.
     let verified = std::fs::read_to_string(world.workspace("1").join("../verified.txt"));
@@ -154,9 +154,7 @@ fn gets_a_message_between_turns(agent: RealAgent) {
     let session = &world.status().unwrap()["sessions"][0];
     assert_eq!(session["turn"], json!({"number": 1, "max": 5}));
     world.vik(&["message", "1", TEXT]).expect(0);
-    eventually("the issue is done", || {
-        world.tracker.state("1").as_deref() == Some("done")
-    });
+    world.wait_for_state("1", "done");
     eventually("the attempt has ended", || {
         world.runs().first().is_some_and(|run| run["state"] == "ended")
     });
@@ -199,9 +197,7 @@ fn pause_ends_the_process(agent: RealAgent) {
         runs[0]["attempts"][0]["outcome"] == "succeeded"
     });
     world.vik(&["resume", "1"]).expect(0);
-    eventually("the issue is done", || {
-        world.tracker.state("1").as_deref() == Some("done")
-    });
+    world.wait_for_state("1", "done");
     eventually("the next attempt has ended", || {
         world.runs()[0]["attempts"][1]["outcome"] == "succeeded"
     });

@@ -23,7 +23,7 @@ const QUESTION: &str = "Open the session outside of the sandbox? [y/N]";
 fn session_outside_of_the_sandbox_is_opened_only_when_confirmed() {
     let world = World::new(&[("1", "todo")]).script(PLANTS);
     let daemon = world.daemon();
-    up(&world, 1);
+    world.wait_for_agent(1);
     let outside = &["takeover", "1", "--open", "--outside"][..];
     // Nobody can answer without a terminal, and nothing is taken over.
     for more in [&[][..], &["--yes"]] {
@@ -92,7 +92,7 @@ fn session_has_the_private_home_of_its_agent() {
         .set("/agents/a/home", json!("private"))
         .script("start; dump-env env.first; touch up; wait-file go; done");
     let daemon = world.daemon();
-    up(&world, 1);
+    world.wait_for_agent(1);
     let taken = world.vik(&["takeover", "1", "--json"]).expect(0).json();
     let variable = |text: &str| {
         let line = text.lines().find(|line| line.starts_with("CLAUDE_CONFIG_DIR="));
@@ -122,12 +122,11 @@ fn session_has_the_private_home_of_its_agent() {
 fn open_session_outlives_the_daemon() {
     let world = working();
     let daemon = world.daemon();
-    up(&world, 1);
+    world.wait_for_agent(1);
     let mut typed = Typed::start(&world, &["takeover", "1", "--open"], &[]);
     typed.type_line("echo before > before");
     seen(&world, "before");
-    daemon.signal(Signal::SIGKILL);
-    let _ = daemon.done();
+    daemon.kill();
     let daemon = world.daemon();
     eventually("a pull has succeeded", || {
         world.status().unwrap()["pulls"]["ok"].as_u64() > Some(1)

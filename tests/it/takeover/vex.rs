@@ -19,7 +19,7 @@ fn vex_continues_its_conversation_with_the_person() {
         .set("/agents/a", agent)
         .work("prompt", json!("Do the task."));
     let daemon = world.daemon();
-    up(&world, 1);
+    world.wait_for_agent(1);
     let mut typed = Typed::start(&world, &["takeover", "1", "--open"], &[]);
     typed.wait_for("Type a prompt");
     typed.type_line("Do it by hand.");
@@ -37,9 +37,7 @@ fn vex_continues_its_conversation_with_the_person() {
     assert_eq!(code, Some(0), "{shown}");
     assert_eq!(world.workspace_file("1", "fixed.txt"), "by hand\n");
     world.vik(&["handback", "1"]).expect(0);
-    eventually("the issue is done", || {
-        world.tracker.state("1").as_deref() == Some("done")
-    });
+    world.wait_for_state("1", "done");
     daemon.stop().expect(0);
     assert_eq!(server.failures(), [""; 0]);
     let sessions = world.sessions("1");

@@ -433,7 +433,7 @@ fn stage_runs_again_when_a_person_has_the_issue_moved_back() {
     assert_eq!(run_again("work").expect_status(200).json()["count"], 1);
     eventually("the third run has ended", || ended() == 3);
     assert_eq!(tracked.issue("1")["state"], "done");
-    let explained = world.vik(&["explain", "1", "--json"]).expect(0).json();
+    let explained = world.explained("1");
     let decisions = explained["decisions"].as_array().unwrap();
     let again = decisions
         .iter()
