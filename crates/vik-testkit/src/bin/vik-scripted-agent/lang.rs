@@ -84,13 +84,7 @@ impl Step {
     /// Returns the arguments. `"…"` supports `
     ///  \t \" \\`, `'…'` only `\'`.
     pub(crate) fn args(&self) -> Vec<String> {
-        let mut args = Vec::new();
-        let mut remaining = self.args_text.as_str();
-        while let Some((token, tail)) = next_token(remaining) {
-            args.push(token);
-            remaining = tail;
-        }
-        args
+        self.split(usize::MAX).0
     }
 
     /// Returns the arguments as one text: without quotes if it is one quoted string, otherwise

@@ -13,8 +13,8 @@ use crate::child::{self, Options};
 use crate::lang::{self, Step};
 use crate::provider::{AgentEvent, Provider, Session};
 use crate::util::{
-    StepResult, Stop, missing_args, number, open_fds, print, print_pieces, shell, status_and_text,
-    two_numbers, write_file,
+    StepResult, Stop, first_and_text, missing_args, number, open_fds, print, print_pieces, shell,
+    status_and_text, two_numbers, write_file,
 };
 use crate::wait::{self, WakeReason};
 use crate::{exit, provider_of, value_after};
@@ -134,13 +134,10 @@ impl Agent {
             "message" | "assistant" => self.emit(&AgentEvent::Message(&step.text()))?,
             "reasoning" | "thinking" => self.emit(&AgentEvent::Reasoning(&step.text()))?,
             "tool" => {
-                let (args, command) = step.split(1);
-                let [id] = args.as_slice() else {
-                    return Err(missing_args("ID COMMAND"));
-                };
+                let (id, command) = first_and_text(step, "ID COMMAND")?;
                 self.tools.insert(id.clone(), command.clone());
                 self.emit(&AgentEvent::Tool {
-                    id,
+                    id: &id,
                     command: &command,
                 })?;
             }
@@ -243,11 +240,8 @@ impl Agent {
             "partial" => print(step.text().as_bytes())?,
             "stderr" => std::io::stderr().write_all(format!("{}\n", step.text()).as_bytes())?,
             "write" | "append" => {
-                let (args, text) = step.split(1);
-                let Some(path) = args.first() else {
-                    return Err(missing_args("FILE TEXT"));
-                };
-                write_file(Path::new(path), text.as_bytes(), step.name == "append")?;
+                let (path, text) = first_and_text(step, "FILE TEXT")?;
+                write_file(Path::new(&path), text.as_bytes(), step.name == "append")?;
             }
             "touch" => write_file(Path::new(&step.text()), b"", true)?,
             "run" => self.command(&step.text(), false)?,
@@ -276,30 +270,21 @@ impl Agent {
                 self.count = std::fs::metadata(&path)?.len();
             }
             "on" => {
-                let (args, script) = step.split(1);
-                let Some(which) = args.first() else {
-                    return Err(missing_args("N|N+ STEPS"));
-                };
+                let (which, script) = first_and_text(step, "N|N+ STEPS")?;
                 let wanted: u64 = number(which.trim_end_matches('+'))?;
                 if self.count == wanted || (which.ends_with('+') && self.count > wanted) {
                     self.script(&script)?;
                 }
             }
             "if-file" | "unless-file" => {
-                let (args, script) = step.split(1);
-                let Some(path) = args.first() else {
-                    return Err(missing_args("FILE STEPS"));
-                };
-                if Path::new(path).exists() == (step.name == "if-file") {
+                let (path, script) = first_and_text(step, "FILE STEPS")?;
+                if Path::new(&path).exists() == (step.name == "if-file") {
                     self.script(&script)?;
                 }
             }
             "repeat" => {
-                let (args, script) = step.split(1);
-                let Some(times) = args.first() else {
-                    return Err(missing_args("N STEPS"));
-                };
-                for _ in 0..number::<u64>(times)? {
+                let (times, script) = first_and_text(step, "N STEPS")?;
+                for _ in 0..number::<u64>(&times)? {
                     self.script(&script)?;
                 }
             }
@@ -425,11 +410,8 @@ impl Agent {
                 wait::block_signals(&signals)?;
             }
             "trap" => {
-                let (args, script) = step.split(1);
-                let Some(name) = args.first() else {
-                    return Err(missing_args("SIGNAL STEPS"));
-                };
-                let signal = wait::parse_signal(name)?;
+                let (name, script) = first_and_text(step, "SIGNAL STEPS")?;
+                let signal = wait::parse_signal(&name)?;
                 wait::block_signals(&[signal])?;
                 self.traps.insert(signal, script);
             }
@@ -439,8 +421,7 @@ impl Agent {
                 wait::unblock_signal(signal);
                 // Other handlers are removed: that of the runtime for SIGSEGV, or an inherited
                 // ignored SIGINT of a test run in the background.
-                signal_hook::low_level::emulate_default_handler(signal as i32)
-                    .map_err(|e| Stop::Fail(exit::STEP, e.to_string()))?;
+                signal_hook::low_level::emulate_default_handler(signal as i32)?;
             }
             _ => return Ok(false),
         }

@@ -44,6 +44,13 @@ pub(crate) fn number<T: std::str::FromStr>(text: &str) -> Result<T, Stop> {
         .map_err(|_| Stop::Fail(exit::BAD_SCRIPT, format!("{text:?} is no fitting number")))
 }
 
+/// Returns the first argument, which is required, and the text after it.
+pub(crate) fn first_and_text(step: &Step, usage: &str) -> Result<(String, String), Stop> {
+    let (args, text) = step.split(1);
+    let first = args.into_iter().next().ok_or_else(|| missing_args(usage))?;
+    Ok((first, text))
+}
+
 pub(crate) fn two_numbers(step: &Step, second: usize) -> Result<(u64, usize), Stop> {
     let args = step.args();
     let first = args.first().ok_or_else(|| missing_args("N [BYTES]"))?;
