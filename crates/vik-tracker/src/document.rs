@@ -63,18 +63,9 @@ pub(super) fn may_have_id(text: &str, id: &str) -> bool {
 
 impl Document {
     pub(super) fn parse(path: &Path, text: String) -> Result<Self, BrokenFile> {
-        let broken = |line, reason: String, hint: &'static str| BrokenFile {
-            path: path.to_owned(),
-            line,
-            reason,
-            hint: Some(hint.into()),
-        };
         let (front, front_line, body) = split(&text).map_err(|(line, reason)| {
-            broken(
-                line,
-                reason.to_owned(),
-                "put front matter between two lines `---` at the top of the file",
-            )
+            let hint = "put front matter between two lines `---` at the top of the file";
+            BrokenFile::new(path, line, reason, hint)
         })?;
         let entries = front::entries(&text[front.clone()]).map_err(|error| BrokenFile {
             path: path.to_owned(),
@@ -112,12 +103,7 @@ impl Document {
 
     /// Returns the whole file as an issue.
     pub(super) fn issue(&self, path: &Path) -> Result<TrackedIssue, BrokenFile> {
-        let broken = |line, reason: String, hint: &'static str| BrokenFile {
-            path: path.to_owned(),
-            line,
-            reason,
-            hint: Some(hint.into()),
-        };
+        let broken = |line, reason: String, hint| BrokenFile::new(path, line, reason, hint);
         let line = |entry: &Entry| entry.key_place.line as usize + self.front_line - 1;
         let text = |key: &'static str, hint| -> Result<Option<(String, usize)>, BrokenFile> {
             match self.entry(key) {

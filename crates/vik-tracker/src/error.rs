@@ -1,7 +1,7 @@
 //! The errors of the embedded tracker.
 
 use std::borrow::Cow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use vik_base::report::ErrorCode;
@@ -16,6 +16,17 @@ pub struct BrokenFile {
     pub reason: String,
     /// What to do about it.
     pub hint: Option<Cow<'static, str>>,
+}
+
+impl BrokenFile {
+    pub(crate) fn new(path: &Path, line: usize, reason: impl Into<String>, hint: &'static str) -> Self {
+        Self {
+            path: path.to_owned(),
+            line,
+            reason: reason.into(),
+            hint: Some(hint.into()),
+        }
+    }
 }
 
 /// Why a command of the tracker failed.

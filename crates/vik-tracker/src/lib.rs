@@ -137,16 +137,14 @@ impl Tracker {
                         free.insert(name);
                         listing.issues.push(issue);
                     }
-                    std::collections::hash_map::Entry::Occupied(first) => listing.broken.push(BrokenFile {
-                        path: store.path(&name),
-                        line: issue.id_line,
-                        reason: format!(
-                            "the id {:?} is already used by {}",
-                            issue.id,
-                            first.get().display()
-                        ),
-                        hint: Some("change one of the ids".into()),
-                    }),
+                    std::collections::hash_map::Entry::Occupied(first) => {
+                        let first = first.get().display();
+                        let reason = format!("the id {:?} is already used by {first}", issue.id);
+                        let (path, hint) = (store.path(&name), "change one of the ids");
+                        listing
+                            .broken
+                            .push(BrokenFile::new(&path, issue.id_line, reason, hint));
+                    }
                 },
                 Err(broken) => listing.broken.push(broken),
             }

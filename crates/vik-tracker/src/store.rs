@@ -132,12 +132,7 @@ impl Store {
     /// could lead anywhere, or block.
     pub(super) fn read(&self, name: &OsStr) -> Result<String, BrokenFile> {
         let path = self.path(name);
-        let broken = |reason: String, hint: &'static str| BrokenFile {
-            path: path.clone(),
-            line: 1,
-            reason,
-            hint: Some(hint.into()),
-        };
+        let broken = |reason: String, hint| BrokenFile::new(&path, 1, reason, hint);
         let bytes = open_folder(&self.dir)
             .and_then(|dir| untrusted::read_at(dir, Path::new(name), MAX_BYTES))
             .map_err(|error| match error.kind() {
@@ -151,12 +146,7 @@ impl Store {
         String::from_utf8(bytes).map_err(|error| {
             let good = error.utf8_error().valid_up_to();
             let line = error.as_bytes()[..good].iter().filter(|&&b| b == b'\n').count() + 1;
-            BrokenFile {
-                path: path.clone(),
-                line,
-                reason: "not valid UTF-8".to_owned(),
-                hint: Some("save the file as UTF-8".into()),
-            }
+            BrokenFile::new(&path, line, "not valid UTF-8", "save the file as UTF-8")
         })
     }
 }
