@@ -170,7 +170,7 @@ impl Tracker {
     /// # Errors
     /// When the id or the title is invalid, the id is in use, or the file cannot be written.
     pub fn create(&self, issue: &NewIssue, now: Timestamp) -> Result<String, TrackerError> {
-        self.create_unless_marked(issue, None, now).map(|(id, _)| id)
+        self.create_once(issue, None, now).map(|(id, _)| id)
     }
 
     /// Creates an issue unless there is one that was created with the same key. Returns the id, and
@@ -179,15 +179,6 @@ impl Tracker {
     /// # Errors
     /// As [`Tracker::create`].
     pub fn create_once(
-        &self,
-        issue: &NewIssue,
-        key: &str,
-        now: Timestamp,
-    ) -> Result<(String, bool), TrackerError> {
-        self.create_unless_marked(issue, Some(key), now)
-    }
-
-    fn create_unless_marked(
         &self,
         issue: &NewIssue,
         key: Option<&str>,

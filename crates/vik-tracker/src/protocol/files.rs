@@ -121,7 +121,7 @@ impl Protocol for FilesTracker {
                     labels: input.labels.clone(),
                     ..NewIssue::default()
                 };
-                let (id, created) = self.folder.create_once(&issue, key, now)?;
+                let (id, created) = self.folder.create_once(&issue, Some(key), now)?;
                 answer(CreatedIssue {
                     id,
                     created,
