@@ -15,7 +15,7 @@ use crate::http::{KEYS_KNOWN_FOR, LISTED_FOR, before, encoded, items, missing_pr
 use crate::mark::{is_marked, marked};
 use crate::protocol::{
     CallError, Capabilities, Changed, Comment, Created, CreatedIssue, Moved, Protocol, Request, States,
-    VERSION, answer,
+    answer,
 };
 use crate::states::{self, CLOSED, Transition};
 use api::Gh;
@@ -242,25 +242,7 @@ impl Protocol for GithubTracker {
     fn call(&self, request: &Request) -> Result<Value, CallError> {
         request.check()?;
         match request {
-            Request::Capabilities => answer(Capabilities {
-                protocol: VERSION,
-                name: "github".to_owned(),
-                verbs: [
-                    "capabilities",
-                    "states",
-                    "list",
-                    "show",
-                    "move",
-                    "comment",
-                    "comments",
-                    "label",
-                    "create",
-                    "pull_request",
-                ]
-                .map(str::to_owned)
-                .into(),
-                states: None,
-            }),
+            Request::Capabilities => answer(Capabilities::new("github", &[])),
             Request::States { create } => answer(self.states(create).map_err(missing_project)?),
             Request::List { all } => answer(self.list(*all).map_err(missing_project)?),
             Request::Show { id } => self.issue(&self.find(id)?),

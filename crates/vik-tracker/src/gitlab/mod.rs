@@ -19,7 +19,7 @@ use crate::http::{
 use crate::mark::{is_marked, marked};
 use crate::protocol::{
     CallError, Capabilities, Changed, Comment, Created, CreatedIssue, IssueDraft, Moved, Protocol, Request,
-    States, VERSION, answer,
+    States, answer,
 };
 use crate::states;
 use issue::{Blockers, is_closed, labels, state};
@@ -273,25 +273,7 @@ impl Protocol for GitlabTracker {
     fn call(&self, request: &Request) -> Result<Value, CallError> {
         request.check()?;
         match request {
-            Request::Capabilities => answer(Capabilities {
-                protocol: VERSION,
-                name: "gitlab".to_owned(),
-                verbs: [
-                    "capabilities",
-                    "states",
-                    "list",
-                    "show",
-                    "move",
-                    "comment",
-                    "comments",
-                    "label",
-                    "create",
-                    "pull_request",
-                ]
-                .map(str::to_owned)
-                .into(),
-                states: None,
-            }),
+            Request::Capabilities => answer(Capabilities::new("gitlab", &[])),
             Request::States { create } => answer(self.states(create).map_err(missing_project)?),
             Request::List { all } => answer(self.list(*all)?),
             Request::Show { id } => self.show(id),

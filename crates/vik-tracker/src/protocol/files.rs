@@ -5,10 +5,10 @@ use std::fmt;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::Protocol;
 use super::error::{CallError, answer};
 use super::messages::{Capabilities, Changed, Comment, Created, CreatedIssue, Moved};
 use super::request::Request;
-use super::{Protocol, VERSION};
 use crate::{BrokenFile, NewIssue, Tracker, TrackerError};
 
 /// The state of a created issue whose creator names none. A person reads it first.
@@ -63,23 +63,7 @@ impl Protocol for FilesTracker {
         request.check()?;
         let now = Timestamp::now();
         match request {
-            Request::Capabilities => answer(Capabilities {
-                protocol: VERSION,
-                name: "files".to_owned(),
-                verbs: [
-                    "capabilities",
-                    "list",
-                    "show",
-                    "move",
-                    "comment",
-                    "comments",
-                    "label",
-                    "create",
-                ]
-                .map(str::to_owned)
-                .into(),
-                states: None,
-            }),
+            Request::Capabilities => answer(Capabilities::new("files", &["states", "pull_request"])),
             Request::List { .. } => answer(self.list()?),
             Request::Show { id } => answer(self.folder.show(id)?.fields()),
             Request::Move { id, from, to } => match self.folder.move_to(id, to, Some(from), None, now) {

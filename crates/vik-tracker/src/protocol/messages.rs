@@ -19,6 +19,31 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
+    /// All verbs of the protocol.
+    const VERBS: [&str; 10] = [
+        "capabilities",
+        "states",
+        "list",
+        "show",
+        "move",
+        "comment",
+        "comments",
+        "label",
+        "create",
+        "pull_request",
+    ];
+
+    /// Returns those of a tracker of this name that supports all verbs except these.
+    pub(crate) fn new(name: &str, unsupported: &[&str]) -> Self {
+        let verbs = Self::VERBS.iter().filter(|verb| !unsupported.contains(verb));
+        Self {
+            protocol: super::VERSION,
+            name: name.to_owned(),
+            verbs: verbs.map(|&verb| verb.to_owned()).collect(),
+            states: None,
+        }
+    }
+
     /// Returns whether the tracker supports a verb.
     pub fn has(&self, verb: &str) -> bool {
         self.verbs.iter().any(|known| known == verb)

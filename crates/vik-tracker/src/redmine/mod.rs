@@ -15,8 +15,7 @@ use crate::http::{
 };
 use crate::mark::{is_marked, marked};
 use crate::protocol::{
-    CallError, Capabilities, Comment, Created, CreatedIssue, IssueDraft, Moved, Protocol, Request, VERSION,
-    answer,
+    CallError, Capabilities, Comment, Created, CreatedIssue, IssueDraft, Moved, Protocol, Request, answer,
 };
 use issue::{Priorities, status};
 
@@ -284,20 +283,8 @@ impl Protocol for RedmineTracker {
         request.check()?;
         match request {
             Request::Capabilities => answer(Capabilities {
-                protocol: VERSION,
-                name: "redmine".to_owned(),
-                verbs: [
-                    "capabilities",
-                    "list",
-                    "show",
-                    "move",
-                    "comment",
-                    "comments",
-                    "create",
-                ]
-                .map(str::to_owned)
-                .into(),
                 states: Some(self.statuses()?.into_iter().map(|(name, _)| name).collect()),
+                ..Capabilities::new("redmine", &["states", "label", "pull_request"])
             }),
             Request::List { all } => answer(self.list(*all)?),
             Request::Show { id } => {
