@@ -117,7 +117,7 @@ impl RedmineTracker {
         if state != from || from == to {
             return Ok(Moved { moved: false, state });
         }
-        self.set_status(id, self.status_id(to)?)?;
+        self.update(id, &json!({"status_id": self.status_id(to)?}))?;
         let state = status(&self.find(id)?);
         // Redmine ignores a status that is not permitted.
         if state == from {
@@ -129,11 +129,10 @@ impl RedmineTracker {
         })
     }
 
-    fn set_status(&self, id: &str, status: u64) -> Result<(), CallError> {
-        let body = json!({"issue": {"status_id": status}});
-        self.server
-            .send(Method::PUT, &format!("/issues/{id}.json"), &body)?;
-        Ok(())
+    fn update(&self, id: &str, fields: &Value) -> Result<(), CallError> {
+        let body = json!({"issue": fields});
+        let path = format!("/issues/{id}.json");
+        self.server.send(Method::PUT, &path, &body).map(drop)
     }
 
     /// Returns the statuses with their numbers, in the order of Redmine.
@@ -206,9 +205,7 @@ impl RedmineTracker {
         if exists()? {
             return Ok(false);
         }
-        let body = json!({"issue": {"notes": marked(body, key)}});
-        self.server
-            .send(Method::PUT, &format!("/issues/{id}.json"), &body)?;
+        self.update(id, &json!({"notes": marked(body, key)}))?;
         // Redmine ignores a note that is not permitted.
         if exists()? {
             Ok(true)
@@ -264,7 +261,7 @@ impl RedmineTracker {
             && status(&created) != *name
         {
             let id = created["id"].to_string();
-            self.set_status(&id, status_id)?;
+            self.update(&id, &json!({"status_id": status_id}))?;
             if status(&self.find(&id)?) != *name {
                 let reason = not_permitted(&id, &status(&created), name);
                 return Err(CallError::Failed(format!("the issue was created, but {reason}")));
