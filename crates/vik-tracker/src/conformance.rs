@@ -153,8 +153,7 @@ impl Test<'_> {
 
     /// Runs a check if the tracker supports the verb. Returns whether it passed.
     fn check(&mut self, name: &'static str, verb: &str, check: impl FnOnce(&Self) -> Outcome) -> bool {
-        let has = self.capabilities.as_ref().is_some_and(|found| found.has(verb));
-        if !has {
+        if !self.supports(verb) {
             self.add(name, Status::Skipped, format!("`{verb}` is not supported"));
             return false;
         }
@@ -335,11 +334,7 @@ impl Test<'_> {
             false,
             second.created,
         )?;
-        if !self
-            .capabilities
-            .as_ref()
-            .is_some_and(|found| found.has("comments"))
-        {
+        if !self.supports("comments") {
             return Ok("`comments` is not supported, so the answers alone were checked".to_owned());
         }
         let comments: Vec<Comment> = self.call(&Request::Comments { id: id.to_owned() })?;
@@ -427,11 +422,9 @@ impl Test<'_> {
 
     /// Returns the state to move an issue to.
     fn target(&self, state: &str) -> String {
-        let limited = self
-            .capabilities
-            .as_ref()
-            .and_then(|found| found.states.as_deref());
-        let other = limited.and_then(|states| states.iter().find(|other| **other != state));
+        let other = self
+            .only_states()
+            .and_then(|states| states.iter().find(|other| **other != state));
         let free = || {
             if state == TEST_NAME {
                 "vik-test-2"
@@ -444,12 +437,18 @@ impl Test<'_> {
         chosen.unwrap_or_else(free)
     }
 
+    fn supports(&self, verb: &str) -> bool {
+        self.capabilities.as_ref().is_some_and(|found| found.has(verb))
+    }
+
+    /// Returns the states of issues, if the tracker has no others.
+    fn only_states(&self) -> Option<&[String]> {
+        self.capabilities.as_ref()?.states.as_deref()
+    }
+
     /// Returns whether issues can be in this state.
     fn permits(&self, state: &str) -> bool {
-        let limited = self
-            .capabilities
-            .as_ref()
-            .and_then(|found| found.states.as_deref());
+        let limited = self.only_states();
         limited.is_none_or(|states| states.iter().any(|known| known == state))
     }
 
