@@ -1,20 +1,14 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use serde_json::{Value, json};
-use vik_tracker::conformance::{Options, Subject, test};
 use vik_tracker::github::GithubTracker;
-use vik_tracker::protocol::{CallError, IssueDraft, MessageBody, Protocol, PullRequestDraft, Request};
+use vik_tracker::protocol::{CallError, Request};
 
-use crate::alone;
+use crate::calls::{self, comments, comments_on, create, each, label, moved, moving, open, show, status_of};
 use crate::github_api::{Api, issue};
 
-struct World {
-    api: Api,
-    tracker: GithubTracker,
-    _folder: tempfile::TempDir,
-}
+type World = calls::World<Api, GithubTracker>;
 
 /// Returns `gh`, if it is installed.
 fn real_gh() -> Option<PathBuf> {
@@ -24,102 +18,65 @@ fn real_gh() -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-impl World {
-    /// Creates a world with the stand-in for `gh`.
-    fn new() -> Self {
-        Self::with_gh(None)
-    }
+/// Creates a world with the stand-in for `gh`.
+fn world(issues: impl IntoIterator<Item = Value>) -> World {
+    with_gh(None, issues)
+}
 
-    fn with_gh(gh: Option<PathBuf>) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path();
-        let socket = root.join("api");
-        let api = Api::start(&socket);
-        let script = match gh {
-            None => format!(
-                "VIK_TEST_GH_SOCKET='{}' exec '{}' \"$@\"",
-                socket.display(),
-                env!("CARGO_BIN_EXE_vik-gh-test")
-            ),
-            Some(gh) => {
-                let config = format!("http_unix_socket: {}\n", socket.display());
-                std::fs::write(root.join("config.yml"), config).unwrap();
-                format!(
-                    "export HOME='{0}' GH_CONFIG_DIR='{0}' GH_TOKEN=secret GH_REPO=o/r GH_PROMPT_DISABLED=1 \
+fn with_gh(gh: Option<PathBuf>, issues: impl IntoIterator<Item = Value>) -> World {
+    let api = Api::start();
+    api.state().issues = issues.into_iter().collect();
+    let root = api.folder.path();
+    let socket = api.socket();
+    let script = match gh {
+        None => format!(
+            "VIK_TEST_GH_SOCKET='{}' exec '{}' \"$@\"",
+            socket.display(),
+            env!("CARGO_BIN_EXE_vik-gh-test")
+        ),
+        Some(gh) => {
+            let config = format!("http_unix_socket: {}\n", socket.display());
+            std::fs::write(root.join("config.yml"), config).unwrap();
+            format!(
+                "export HOME='{0}' GH_CONFIG_DIR='{0}' GH_TOKEN=secret GH_REPO=o/r GH_PROMPT_DISABLED=1 \
                      GH_NO_UPDATE_NOTIFIER=1\nunset GH_HOST\nexec '{1}' \"$@\"",
-                    root.display(),
-                    gh.display()
-                )
-            }
-        };
-        let program = root.join("gh");
-        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
-        Self {
-            api,
-            tracker: GithubTracker::new(program.to_str().unwrap(), None).unwrap(),
-            _folder: folder,
+                root.display(),
+                gh.display()
+            )
         }
-    }
-
-    fn call(&self, request: &Request) -> Value {
-        self.tracker.call(request).unwrap()
-    }
-
-    fn move_issue(&self, id: &str, from: &str, to: &str) -> Value {
-        self.call(&Request::Move {
-            id: id.to_owned(),
-            from: from.to_owned(),
-            to: to.to_owned(),
-        })
-    }
-
-    fn labels(&self, number: usize) -> Vec<String> {
-        let state = self.api.state();
-        let labels = state.issues[number - 1]["labels"].as_array().unwrap();
-        labels
-            .iter()
-            .map(|label| label["name"].as_str().unwrap().to_owned())
-            .collect()
-    }
+    };
+    let program = root.join("gh");
+    std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let tracker = GithubTracker::new(program.to_str().unwrap(), None).unwrap();
+    World::new(api, tracker, &[])
 }
 
-fn show(id: &str) -> Request {
-    Request::Show { id: id.to_owned() }
+/// Returns the stand-in for `gh`, and the real one if it is installed.
+fn each_gh() -> Vec<Option<PathBuf>> {
+    let real = real_gh();
+    std::iter::once(None).chain(real.map(Some)).collect()
 }
 
-fn ids(list: &Value) -> Vec<&str> {
-    let issues = list.as_array().unwrap();
-    issues.iter().map(|issue| issue["id"].as_str().unwrap()).collect()
+fn labels(world: &World, number: usize) -> Vec<String> {
+    let labels = world.api.state().issues[number - 1]["labels"].clone();
+    let names = each(&labels, "name").into_iter();
+    names.map(|name| name.as_str().unwrap().to_owned()).collect()
 }
 
 /// With the stand-in, and with the real `gh` if it is installed.
 #[test]
 fn github_passes_the_conformance_test() {
-    let _alone = alone();
-    for gh in [None, real_gh()]
-        .into_iter()
-        .collect::<std::collections::BTreeSet<_>>()
-    {
-        let world = World::with_gh(gh.clone());
-        let old = (1..=3).map(|number| issue(number, &["vik:todo"]));
-        world.api.state().issues.extend(old);
-        let options = Options {
-            subject: Subject::Create,
-            state: None,
-            count: Some(4),
-            unique: "u1".to_owned(),
-        };
-        let report = test(&world.tracker, &options);
-        assert!(report.passed, "{gh:?}: {:#?}", report.checks);
+    for gh in each_gh() {
+        let world = with_gh(gh, (1..=3).map(|number| issue(number, &["vik:todo"])));
+        let report = world.conformance(4);
         assert_eq!((report.checks.len(), report.issue.as_str()), (13, "4"));
     }
 }
 
 #[test]
 fn list_has_all_pages_and_what_was_closed_lately() {
-    let _alone = alone();
-    let world = World::new();
+    let world = world([]);
     let mut issues: Vec<Value> = (1..=5)
         .map(|number| issue(number, &["bug", "vik:todo"]))
         .collect();
@@ -132,10 +89,10 @@ fn list_has_all_pages_and_what_was_closed_lately() {
     issues[4]["assignees"] = json!([{"login": "bob"}, {"login": "eve"}]);
     issues.push(issue(6, &["vik:review", "vik:todo"]));
     world.api.state().issues = issues;
-    let list = world.call(&Request::List { all: false });
-    assert_eq!(ids(&list), ["1", "3", "5", "6"]);
-    let all = world.call(&Request::List { all: true });
-    assert_eq!(ids(&all), ["1", "2", "3", "5", "6"]);
+    let list = world.list(false);
+    assert_eq!(each(&list, "id"), ["1", "3", "5", "6"]);
+    let all = world.list(true);
+    assert_eq!(each(&all, "id"), ["1", "2", "3", "5", "6"]);
     assert_eq!(
         list[0],
         json!({
@@ -144,28 +101,20 @@ fn list_has_all_pages_and_what_was_closed_lately() {
             "updated_at": "2020-01-02T00:00:00Z", "author": "ann", "labels": ["bug", "vik:todo"],
         })
     );
-    assert_eq!(
-        (&list[2]["state"], &list[2]["author"]),
-        (&json!("none"), &json!("ghost"))
-    );
+    assert_eq!(list[2]["state"], "none");
+    assert_eq!(list[2]["author"], "ghost");
     assert_eq!(list[2]["assignees"], json!(["bob", "eve"]));
-    assert_eq!(
-        (&list[3]["state"], &list[1]["state"]),
-        (&json!("review"), &json!("closed"))
-    );
+    assert_eq!(list[3]["state"], "review");
+    assert_eq!(list[1]["state"], "closed");
     assert_eq!(world.call(&show("3")), list[1]);
     for missing in ["7", "4", "01", "x", "1/comments", "99999999999999999999"] {
-        let error = world.tracker.call(&show(missing)).unwrap_err();
-        assert_eq!(error.exit_code(), 66, "{missing}");
+        world.fails(&show(missing), 66);
     }
 }
 
 #[test]
 fn move_adds_the_new_label_before_it_removes_others() {
-    let _alone = alone();
-    let world = World::new();
-    world.api.state().issues = vec![issue(1, &["bug", "vik:todo", "vik:old state"])];
-    let moved = |moved: bool, state: &str| json!({"moved": moved, "state": state});
+    let world = world([issue(1, &["bug", "vik:todo", "vik:old state"])]);
     assert_eq!(world.move_issue("1", "todo", "review"), moved(true, "review"));
     assert_eq!(
         world.api.changes(),
@@ -175,34 +124,28 @@ fn move_adds_the_new_label_before_it_removes_others() {
             "DELETE /issues/1/labels/vik%3Atodo"
         ]
     );
-    assert_eq!(world.labels(1), ["bug", "vik:review"]);
+    assert_eq!(labels(&world, 1), ["bug", "vik:review"]);
     // A label that is a state is moved only from a known one.
-    let label = Request::Label {
-        id: "1".to_owned(),
-        add: vec!["VIK:ready".to_owned()],
-        remove: Vec::new(),
-    };
-    assert!(matches!(world.tracker.call(&label), Err(CallError::Failed(_))));
+    world.fails(&label("1", &["VIK:ready"], &[]), 1);
     // A person has moved it.
     assert_eq!(world.move_issue("1", "todo", "ready"), moved(false, "review"));
     // An earlier move was interrupted after the first step.
     world.api.state().issues = vec![issue(1, &["vik:ready", "vik:review"])];
     assert_eq!(world.move_issue("1", "review", "ready"), moved(true, "ready"));
-    assert_eq!(world.labels(1), ["vik:ready"]);
+    assert_eq!(labels(&world, 1), ["vik:ready"]);
     // Closed and opened again.
     assert_eq!(world.move_issue("1", "ready", "closed"), moved(true, "closed"));
     assert_eq!(world.move_issue("1", "ready", "todo"), moved(false, "closed"));
-    assert_eq!(world.labels(1), [""; 0]);
+    assert_eq!(labels(&world, 1), [""; 0]);
     assert_eq!(world.move_issue("1", "closed", "todo"), moved(true, "todo"));
     assert_eq!(world.move_issue("1", "todo", "none"), moved(true, "none"));
-    assert_eq!(world.labels(1), [""; 0]);
+    assert_eq!(labels(&world, 1), [""; 0]);
 }
 
 #[test]
 fn move_leaves_an_issue_that_a_person_moves_meanwhile() {
-    let _alone = alone();
     // The requests of a move: the issue, the new label, the old one.
-    for (after, labels, state) in [
+    for (after, edited, state) in [
         (1, &["bug", "vik:wip"][..], "wip"),
         (1, &["vik:todo", "vik:backlog"], "backlog"),
         (1, &[], "none"),
@@ -210,125 +153,73 @@ fn move_leaves_an_issue_that_a_person_moves_meanwhile() {
         (2, &["vik:review"], "none"),
         (2, &["vik:todo", "vik:review", "vik:wip"], "wip"),
     ] {
-        let world = World::new();
-        world.api.state().issues = vec![issue(1, &["vik:todo"])];
-        world.api.state().person_edits = Some((after, labels));
-        let moved = world.move_issue("1", "todo", "review");
+        let world = world([issue(1, &["vik:todo"])]);
+        world.api.state().person_edits = Some((after, edited));
         assert_eq!(
-            moved,
-            json!({"moved": false, "state": state}),
-            "{after} {labels:?}"
+            world.move_issue("1", "todo", "review"),
+            moved(false, state),
+            "{after}"
         );
-        assert!(!world.labels(1).contains(&"vik:review".to_owned()), "{labels:?}");
+        let labels = labels(&world, 1);
+        assert!(!labels.contains(&"vik:review".to_owned()), "{labels:?}");
     }
 }
 
 #[test]
 fn failed_move_leaves_the_issue_in_its_state() {
-    let _alone = alone();
-    let world = World::new();
-    world.api.state().issues = vec![issue(1, &["vik:todo"])];
+    let world = world([issue(1, &["vik:todo"])]);
     world.api.state().refuse_after = Some((1, "403 Forbidden".to_owned()));
-    let request = Request::Move {
-        id: "1".to_owned(),
-        from: "todo".to_owned(),
-        to: "review".to_owned(),
-    };
-    let error = world.tracker.call(&request).unwrap_err();
+    let error = world.error(&moving("1", "todo", "review"));
     assert_eq!(
         error,
         CallError::Failed("GitHub answered with status 403: refused".to_owned())
     );
-    assert_eq!(world.labels(1), ["vik:todo"]);
+    assert_eq!(labels(&world, 1), ["vik:todo"]);
 }
 
 #[test]
 fn limits_name_the_time_to_wait() {
-    let _alone = alone();
-    for gh in [None, real_gh()]
-        .into_iter()
-        .collect::<std::collections::BTreeSet<_>>()
-    {
-        let world = World::with_gh(gh);
-        world.api.state().issues = (1..=4).map(|number| issue(number, &[])).collect();
+    for gh in each_gh() {
+        let world = with_gh(gh, (1..=4).map(|number| issue(number, &[])));
         // The second page is refused.
         world.api.state().refuse_after = Some((1, "429 Too Many Requests\r\nRetry-After: 17".to_owned()));
-        let error = world.tracker.call(&Request::List { all: true }).unwrap_err();
-        let CallError::Later { wait, .. } = error else {
-            panic!("{error:?}")
-        };
-        assert_eq!(wait, Duration::from_secs(17));
+        assert_eq!(world.wait(&Request::List { all: true }), 17);
     }
 }
 
 #[test]
 fn missing_repository_is_a_failure() {
-    let _alone = alone();
-    let world = World::new();
+    let world = world([]);
     world.api.state().refuse_after = Some((0, "404 Not Found".to_owned()));
-    let error = world.tracker.call(&Request::List { all: false }).unwrap_err();
-    assert_eq!(error.exit_code(), 1, "{error}");
+    world.fails(&Request::List { all: false }, 1);
 }
 
 #[test]
 fn comments_and_issues_are_created_once() {
-    let _alone = alone();
-    let world = World::new();
-    world.api.state().issues = vec![issue(1, &[])];
-    let comment = |key: &str| {
-        world.call(&Request::Comment {
-            id: "1".to_owned(),
-            key: key.to_owned(),
-            input: MessageBody {
-                body: "`$(x)` \"y\"".to_owned(),
-            },
-        })
-    };
+    let world = world([issue(1, &[])]);
     // The key is found on the second page too.
     for key in ["a", "b", "c"] {
-        assert_eq!(comment(key), json!({"created": true}));
+        assert!(world.comment("1", key, "`$(x)` \"y\""));
     }
     for key in ["a", "b", "c"] {
-        assert_eq!(comment(key), json!({"created": false}));
+        assert!(!world.comment("1", key, "`$(x)` \"y\""));
     }
-    let comments = world.call(&Request::Comments { id: "1".to_owned() });
-    assert_eq!(comments[2]["body"], "`$(x)` \"y\"\n\n<!-- vik:c -->");
-    let missing = Request::Comments { id: "9".to_owned() };
-    assert_eq!(world.tracker.call(&missing).unwrap_err().exit_code(), 66);
-    let create = || {
-        world.call(&Request::Create {
-            key: "k".to_owned(),
-            input: IssueDraft {
-                title: "New".to_owned(),
-                body: "Text".to_owned(),
-                state: Some("triage".to_owned()),
-                labels: vec!["bug".to_owned()],
-            },
-        })
-    };
+    let listed = world.call(&comments("1"));
+    assert_eq!(listed[2]["body"], "`$(x)` \"y\"\n\n<!-- vik:c -->");
+    world.fails(&comments("9"), 66);
+    let create = || world.call(&create("k", "New", "Text", Some("triage"), &["bug"]));
     let url = "https://github.com/o/r/issues/2";
     assert_eq!(create(), json!({"id": "2", "created": true, "url": url}));
     assert_eq!(create(), json!({"id": "2", "created": false, "url": url}));
-    assert_eq!(world.labels(2), ["bug", "vik:triage"]);
+    assert_eq!(labels(&world, 2), ["bug", "vik:triage"]);
 }
 
 #[test]
 fn pull_request_is_found_by_its_branch() {
-    let _alone = alone();
-    let world = World::new();
-    let open = |head: &str| {
-        world.call(&Request::OpenPullRequest {
-            head: head.to_owned(),
-            input: PullRequestDraft {
-                title: "Show the total".to_owned(),
-                body: String::new(),
-                base: None,
-            },
-        })
-    };
-    let head = || "vik/1".to_owned();
-    let status = || world.tracker.call(&Request::PullRequestStatus { head: head() });
-    assert_eq!(status().unwrap_err().exit_code(), 66);
+    let world = world([]);
+    let open = |head: &str| world.call(&open(head, "", None));
+    let status = || world.call(&status_of("vik/1"));
+    world.fails(&status_of("vik/1"), 66);
     let url = "https://github.com/o/r/pull/100";
     assert_eq!(open("vik/1"), json!({"id": "100", "created": true, "url": url}));
     assert_eq!(open("vik/1"), json!({"id": "100", "created": false, "url": url}));
@@ -358,22 +249,15 @@ fn pull_request_is_found_by_its_branch() {
         state.comments.push((100, first));
     }
     assert_eq!(
-        status().unwrap(),
+        status(),
         json!({"id": "100", "url": url, "state": "open", "draft": false, "checks": "pending",
             "review": "changes_requested"})
     );
-    let comments = world.call(&Request::PullRequestComments { head: head() });
-    let bodies: Vec<_> = comments
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|found| &found["body"])
-        .collect();
+    let comments = world.call(&comments_on("vik/1"));
+    let bodies = each(&comments, "body");
     assert_eq!(bodies, ["First.", "Please.", "Here.", "Hm."]);
-    assert_eq!(
-        (&comments[2]["path"], &comments[2]["line"]),
-        (&json!("src/a.rs"), &json!(7))
-    );
+    assert_eq!(comments[2]["path"], "src/a.rs");
+    assert_eq!(comments[2]["line"], 7);
     // After a merge, the branch gets another pull request.
     world.api.state().pulls[0]["state"] = "closed".into();
     world.api.state().pulls[0]["merged_at"] = "2026-01-02T00:00:00Z".into();
@@ -382,42 +266,34 @@ fn pull_request_is_found_by_its_branch() {
         .state()
         .reviews
         .push(json!({"user": {"login": "ann"}, "state": "APPROVED"}));
-    let merged = status().unwrap();
-    assert_eq!(
-        (&merged["state"], &merged["review"]),
-        (&json!("merged"), &json!("approved"))
-    );
+    let merged = status();
+    assert_eq!(merged["state"], "merged");
+    assert_eq!(merged["review"], "approved");
     assert_eq!(open("vik/1")["id"], "102");
 }
 
 #[test]
 fn states_are_labels_and_missing_ones_are_created() {
-    let _alone = alone();
-    let world = World::new();
+    let world = world([]);
     world.api.state().labels = ["bug", "vik:todo", "question", "vik:old state"]
         .map(str::to_owned)
         .into();
-    let states = |create: &[&str]| {
-        let create = create.iter().map(|&state| state.to_owned()).collect();
-        world.tracker.call(&Request::States { create }).unwrap()
-    };
     let known = ["closed", "none", "old state", "review", "todo"];
     assert_eq!(
-        states(&[]),
+        world.states(&[]),
         json!({"states": ["closed", "none", "old state", "todo"], "created": []})
     );
     assert_eq!(
-        states(&["todo", "review", "closed", "none", "review"]),
+        world.states(&["todo", "review", "closed", "none", "review"]),
         json!({"states": known, "created": ["review"]})
     );
-    assert_eq!(states(&["review"]), json!({"states": known, "created": []}));
+    assert_eq!(world.states(&["review"]), json!({"states": known, "created": []}));
     assert_eq!(world.api.changes(), ["POST /labels"]);
 }
 
 #[test]
 fn open_blockers_of_the_repository_are_listed() {
-    let _alone = alone();
-    let world = World::new();
+    let world = world([]);
     let mut closed = issue(3, &[]);
     closed["state"] = "closed".into();
     let mut elsewhere = issue(4, &[]);
@@ -428,31 +304,18 @@ fn open_blockers_of_the_repository_are_listed() {
     let mut free = issue(2, &["vik:todo"]);
     free["issue_dependencies_summary"] = json!({"blocked_by": 0, "total_blocked_by": 1});
     world.api.state().issues = vec![blocked, free];
-    let list = world.tracker.call(&Request::List { all: false }).unwrap();
+    let list = world.list(false);
     assert_eq!(list[0]["blocked_by"], json!(["2", "5"]));
     assert_eq!(list[1].get("blocked_by"), None);
-    let show = Request::Show { id: "1".to_owned() };
-    assert_eq!(
-        world.tracker.call(&show).unwrap()["blocked_by"],
-        json!(["2", "5"])
-    );
+    assert_eq!(world.call(&show("1"))["blocked_by"], json!(["2", "5"]));
 }
 
 #[test]
 fn longest_text_leaves_room_for_the_mark() {
-    let _alone = alone();
-    let world = World::new();
-    world.api.state().issues = vec![issue(1, &[])];
-    let comment = Request::Comment {
-        id: "1".to_owned(),
-        key: "k".repeat(128),
-        input: MessageBody {
-            body: "é".repeat(65_536),
-        },
-    };
-    for created in [true, false] {
-        assert_eq!(world.tracker.call(&comment).unwrap(), json!({"created": created}));
-    }
+    let world = world([issue(1, &[])]);
+    let (key, text) = ("k".repeat(128), "é".repeat(65_536));
+    assert!(world.comment("1", &key, &text));
+    assert!(!world.comment("1", &key, &text));
     let body = world.api.state().comments[0].1["body"].clone();
     let body = body.as_str().unwrap();
     assert!(body.chars().count() <= 65_536, "{}", body.chars().count());
@@ -465,16 +328,14 @@ fn longest_text_leaves_room_for_the_mark() {
 
 #[test]
 fn hidden_repository_is_no_missing_issue() {
-    let _alone = alone();
-    let world = World::new();
-    let show = Request::Show { id: "1".to_owned() };
-    assert_eq!(world.tracker.call(&show).unwrap_err().exit_code(), 66);
+    let world = world([]);
+    world.fails(&show("1"), 66);
     world.api.state().refuse_after = Some((0, "404 Not Found".to_owned()));
-    assert_eq!(world.tracker.call(&show).unwrap_err().exit_code(), 1);
+    world.fails(&show("1"), 1);
     // Dependencies that cannot be read are none.
     let mut blocked = issue(1, &["vik:todo"]);
     blocked["issue_dependencies_summary"] = json!({"blocked_by": 1});
     world.api.state().issues = vec![blocked];
     world.api.state().refuse_after = Some((1, "404 Not Found".to_owned()));
-    assert_eq!(world.tracker.call(&show).unwrap()["blocked_by"], json!([]));
+    assert_eq!(world.call(&show("1"))["blocked_by"], json!([]));
 }

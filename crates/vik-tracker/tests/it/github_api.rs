@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use serde_json::{Value, json};
@@ -30,6 +30,8 @@ pub struct State {
 }
 
 pub struct Api {
+    /// The folder of its socket.
+    pub folder: tempfile::TempDir,
     state: Arc<Mutex<State>>,
 }
 
@@ -38,8 +40,9 @@ const PAGE: usize = 2;
 
 impl Api {
     /// Starts the API. It ends with the process.
-    pub fn start(socket: &Path) -> Self {
-        let listener = UnixListener::bind(socket).unwrap();
+    pub fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(folder.path().join("api")).unwrap();
         let state = Arc::new(Mutex::new(State::default()));
         let shared = Arc::clone(&state);
         std::thread::spawn(move || {
@@ -48,7 +51,11 @@ impl Api {
                 let _ = serve(&shared, stream.unwrap());
             }
         });
-        Self { state }
+        Self { folder, state }
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.folder.path().join("api")
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {

@@ -1,123 +1,38 @@
 use serde_json::{Value, json};
-use vik_tracker::Access;
-use vik_tracker::conformance::{Options, Subject, test};
 use vik_tracker::gitlab::GitlabTracker;
-use vik_tracker::protocol::{CallError, IssueDraft, MessageBody, Protocol, PullRequestDraft, Request};
+use vik_tracker::protocol::{CallError, Request};
 
-use crate::gitlab_api::{Api, TOKEN, issue, now};
+use crate::calls::{
+    self, access, comment, comments, comments_on, each, label, moved, moving, open, show, status_of,
+};
+use crate::gitlab_api::{Api, TOKEN, issue, now, start};
 use crate::web::Fault;
 
-pub struct World {
-    pub api: Api,
-    pub tracker: GitlabTracker,
-}
+pub type World = calls::World<Api, GitlabTracker>;
 
 pub fn tracker(url: &str, project: &str) -> Result<GitlabTracker, CallError> {
-    let access = Access {
-        url: url.to_owned(),
-        token: TOKEN.to_owned(),
-        insecure_http: false,
-    };
-    GitlabTracker::new(&access, project)
+    GitlabTracker::new(&access(url, TOKEN), project)
 }
 
-impl World {
-    pub fn new(issues: impl IntoIterator<Item = Value>) -> Self {
-        let api = Api::start();
-        api.state().issues = issues.into_iter().collect();
-        let tracker = tracker(&api.server.url(), "group/shop").unwrap();
-        Self { api, tracker }
-    }
-
-    pub fn call(&self, request: &Request) -> Value {
-        self.tracker.call(request).unwrap()
-    }
-
-    pub fn error(&self, request: &Request) -> CallError {
-        let error = self.tracker.call(request).unwrap_err();
-        assert!(!error.to_string().contains(TOKEN), "{error}");
-        error
-    }
-
-    fn labels(&self, number: usize) -> Value {
-        self.api.state().issues[number - 1]["labels"].clone()
-    }
+pub fn world(issues: impl IntoIterator<Item = Value>) -> World {
+    let api = start(issues);
+    let tracker = tracker(&api.server.url(), "group/shop").unwrap();
+    World::new(api, tracker, &[TOKEN])
 }
 
-pub fn show(id: &str) -> Request {
-    Request::Show { id: id.to_owned() }
+fn labels(world: &World, number: usize) -> Value {
+    world.api.state().issues[number - 1]["labels"].clone()
 }
 
-fn moving(id: &str, from: &str, to: &str) -> Request {
-    Request::Move {
-        id: id.to_owned(),
-        from: from.to_owned(),
-        to: to.to_owned(),
-    }
-}
-
-fn comment(id: &str, key: &str, body: &str) -> Request {
-    Request::Comment {
-        id: id.to_owned(),
-        key: key.to_owned(),
-        input: MessageBody {
-            body: body.to_owned(),
-        },
-    }
-}
-
-fn label(add: &[&str], remove: &[&str]) -> Request {
-    let owned = |labels: &[&str]| labels.iter().map(|label| (*label).to_owned()).collect();
-    Request::Label {
-        id: "1".to_owned(),
-        add: owned(add),
-        remove: owned(remove),
-    }
-}
-
+/// A draft with texts that are harmful wherever they are not only data.
 fn create(key: &str, state: Option<&str>, labels: &[&str]) -> Request {
-    Request::Create {
-        key: key.to_owned(),
-        input: IssueDraft {
-            title: "`$(x)` \"y\" 'z'".to_owned(),
-            body: "Text\n/close".to_owned(),
-            state: state.map(str::to_owned),
-            labels: labels.iter().map(|label| (*label).to_owned()).collect(),
-        },
-    }
-}
-
-fn open(head: &str) -> Request {
-    Request::OpenPullRequest {
-        head: head.to_owned(),
-        input: PullRequestDraft {
-            title: "Show the total".to_owned(),
-            body: "/merge".to_owned(),
-            base: None,
-        },
-    }
-}
-
-fn ids(list: &Value) -> Vec<&str> {
-    let issues = list.as_array().unwrap();
-    issues.iter().map(|issue| issue["id"].as_str().unwrap()).collect()
-}
-
-fn moved(moved: bool, state: &str) -> Value {
-    json!({"moved": moved, "state": state})
+    calls::create(key, "`$(x)` \"y\" 'z'", "Text\n/close", state, labels)
 }
 
 #[test]
 fn gitlab_passes_the_conformance_test() {
-    let world = World::new((1..=5).map(|number| issue(number, &["vik:todo"])));
-    let options = Options {
-        subject: Subject::Create,
-        state: None,
-        count: Some(6),
-        unique: "u1".to_owned(),
-    };
-    let report = test(&world.tracker, &options);
-    assert!(report.passed, "{:#?}", report.checks);
+    let world = world((1..=5).map(|number| issue(number, &["vik:todo"])));
+    let report = world.conformance(6);
     assert_eq!((report.checks.len(), report.issue.as_str()), (13, "6"));
 }
 
@@ -132,11 +47,11 @@ fn list_has_all_pages_and_what_was_closed_lately() {
     issues[4]["labels"] = json!([]);
     issues[4]["author"] = Value::Null;
     issues[4]["assignees"] = json!([{"username": "bob"}, {"username": "eve"}]);
-    let world = World::new(issues);
-    let list = world.call(&Request::List { all: false });
-    assert_eq!(ids(&list), ["1", "3", "4", "5", "6"]);
-    let all = world.call(&Request::List { all: true });
-    assert_eq!(ids(&all), ["1", "2", "3", "4", "5", "6"]);
+    let world = world(issues);
+    let list = world.list(false);
+    assert_eq!(each(&list, "id"), ["1", "3", "4", "5", "6"]);
+    let all = world.list(true);
+    assert_eq!(each(&all, "id"), ["1", "2", "3", "4", "5", "6"]);
     assert_eq!(
         list[0],
         json!({
@@ -146,33 +61,30 @@ fn list_has_all_pages_and_what_was_closed_lately() {
             "blocked_by": [],
         })
     );
-    assert_eq!(
-        (&list[1]["state"], &list[3]["state"]),
-        (&json!("closed"), &json!("none"))
-    );
-    assert_eq!(
-        (&list[3]["author"], &list[3]["assignee"], &list[3]["assignees"]),
-        (&json!("ghost"), &json!("bob"), &json!(["bob", "eve"]))
-    );
+    assert_eq!(list[1]["state"], "closed");
+    assert_eq!(list[3]["state"], "none");
+    assert_eq!(list[3]["author"], "ghost");
+    assert_eq!(list[3]["assignee"], "bob");
+    assert_eq!(list[3]["assignees"], json!(["bob", "eve"]));
     for (at, id) in [(0, "1"), (1, "3"), (3, "5")] {
         assert_eq!(world.call(&show(id)), list[at]);
     }
     for missing in ["7", "01", "x", "1/notes", "1?x", "99999999999999999999"] {
-        assert_eq!(world.error(&show(missing)).exit_code(), 66, "{missing}");
+        world.fails(&show(missing), 66);
     }
 }
 
 #[test]
 fn pages_are_read_without_their_headers_too() {
-    let world = World::new((1..=201).map(|number| issue(number, &[])));
+    let world = world((1..=201).map(|number| issue(number, &[])));
     world.api.state().page = 100;
     world.api.state().hides_pages = true;
-    let all = world.call(&Request::List { all: true });
-    assert_eq!(ids(&all).len(), 201);
+    let all = world.list(true);
+    assert_eq!(each(&all, "id").len(), 201);
     assert_eq!(world.api.server.take_requests().len(), 3);
     world.api.state().ignores_pages = true;
-    let all = world.call(&Request::List { all: true });
-    assert_eq!(ids(&all).len(), 100);
+    let all = world.list(true);
+    assert_eq!(each(&all, "id").len(), 100);
     assert_eq!(world.api.server.take_requests().len(), 2);
 }
 
@@ -184,7 +96,7 @@ fn blockers_are_read_only_where_there_are_some() {
     }
     issues[3]["state"] = "closed".into();
     issues[3]["updated_at"] = now().into();
-    let world = World::new(issues);
+    let world = world(issues);
     let link = |number: u64, project: u64, kind: &str, state: &str| json!({"iid": number, "project_id": project, "link_type": kind, "state": state});
     world.api.state().links = vec![
         (2, link(1, 3, "blocks", "opened")),
@@ -197,16 +109,11 @@ fn blockers_are_read_only_where_there_are_some() {
         (1, link(4, 3, "is_blocked_by", "closed")),
         (1, link(9, 4, "is_blocked_by", "opened")),
     ];
-    let list = world.call(&Request::List { all: false });
+    let list = world.list(false);
     let requests = world.api.server.take_requests();
     let links = requests.iter().filter(|request| request.path.ends_with("/links"));
     assert_eq!(links.count(), 2);
-    let blocked_by: Vec<&Value> = list
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|issue| &issue["blocked_by"])
-        .collect();
+    let blocked_by = each(&list, "blocked_by");
     assert_eq!(
         blocked_by,
         [&json!(["2", "3"]), &json!([]), &json!([]), &json!([])]
@@ -218,9 +125,9 @@ fn blockers_are_read_only_where_there_are_some() {
 
 #[test]
 fn move_is_one_request() {
-    let world = World::new([issue(1, &["bug", "vik:todo", "vik:wip"])]);
+    let world = world([issue(1, &["bug", "vik:todo", "vik:wip"])]);
     assert_eq!(
-        world.call(&moving("1", "todo", "a \"review\"")),
+        world.move_issue("1", "todo", "a \"review\""),
         moved(true, "a \"review\"")
     );
     assert_eq!(
@@ -228,24 +135,24 @@ fn move_is_one_request() {
         ["PUT /api/v4/projects/group%2Fshop/issues/1 \
              {\"add_labels\":\"vik:a \\\"review\\\"\",\"remove_labels\":\"vik:todo,vik:wip\"}"]
     );
-    assert_eq!(world.labels(1), json!(["bug", "vik:a \"review\""]));
+    assert_eq!(labels(&world, 1), json!(["bug", "vik:a \"review\""]));
     // A person has moved it before.
     assert_eq!(
-        world.call(&moving("1", "todo", "ready")),
+        world.move_issue("1", "todo", "ready"),
         moved(false, "a \"review\"")
     );
     assert_eq!(world.api.changes(), [""; 0]);
     // Closed and opened again.
     assert_eq!(
-        world.call(&moving("1", "a \"review\"", "closed")),
+        world.move_issue("1", "a \"review\"", "closed"),
         moved(true, "closed")
     );
-    assert_eq!(world.labels(1), json!(["bug"]));
-    assert_eq!(world.call(&moving("1", "none", "todo")), moved(false, "closed"));
-    assert_eq!(world.call(&moving("1", "closed", "todo")), moved(true, "todo"));
-    assert_eq!(world.call(&moving("1", "todo", "none")), moved(true, "none"));
-    assert_eq!(world.error(&moving("1", "none", "a,b")).exit_code(), 2);
-    assert_eq!(world.labels(1), json!(["bug"]));
+    assert_eq!(labels(&world, 1), json!(["bug"]));
+    assert_eq!(world.move_issue("1", "none", "todo"), moved(false, "closed"));
+    assert_eq!(world.move_issue("1", "closed", "todo"), moved(true, "todo"));
+    assert_eq!(world.move_issue("1", "todo", "none"), moved(true, "none"));
+    world.fails(&moving("1", "none", "a,b"), 2);
+    assert_eq!(labels(&world, 1), json!(["bug"]));
     for id in ["2", "1/../../4", "-"] {
         let code = world.error(&moving(id, "todo", "review")).exit_code();
         assert!(code == 66 || code == 2, "{id}");
@@ -254,66 +161,53 @@ fn move_is_one_request() {
 
 #[test]
 fn move_leaves_an_issue_that_a_person_moves_meanwhile() {
-    let world = World::new([issue(1, &["vik:todo"])]);
+    let world = world([issue(1, &["vik:todo"])]);
     world.api.state().person_edits = Some(Box::new(|issue| issue["labels"] = json!(["vik:backlog"])));
-    assert_eq!(
-        world.call(&moving("1", "todo", "review")),
-        moved(false, "backlog")
-    );
-    assert_eq!(world.labels(1), json!(["vik:backlog"]));
+    assert_eq!(world.move_issue("1", "todo", "review"), moved(false, "backlog"));
+    assert_eq!(labels(&world, 1), json!(["vik:backlog"]));
     // A label that sorts behind the new one.
     world.api.state().person_edits = Some(Box::new(|issue| issue["labels"] = json!(["vik:wip"])));
-    assert_eq!(world.call(&moving("1", "backlog", "review")), moved(false, "wip"));
-    assert_eq!(world.labels(1), json!(["vik:wip"]));
+    assert_eq!(world.move_issue("1", "backlog", "review"), moved(false, "wip"));
+    assert_eq!(labels(&world, 1), json!(["vik:wip"]));
     world.api.state().person_edits = Some(Box::new(|issue| issue["labels"] = json!(["vik:backlog"])));
-    assert_eq!(world.call(&moving("1", "wip", "review")), moved(false, "backlog"));
+    assert_eq!(world.move_issue("1", "wip", "review"), moved(false, "backlog"));
     world.api.state().person_edits = Some(Box::new(|issue| issue["state"] = "closed".into()));
-    assert_eq!(
-        world.call(&moving("1", "backlog", "review")),
-        moved(false, "closed")
-    );
-    assert_eq!(world.labels(1), json!([]));
+    assert_eq!(world.move_issue("1", "backlog", "review"), moved(false, "closed"));
+    assert_eq!(labels(&world, 1), json!([]));
 }
 
 #[test]
 fn account_that_may_not_set_labels_gets_a_failure() {
-    let world = World::new([issue(1, &["vik:todo", "old"])]);
+    let world = world([issue(1, &["vik:todo", "old"])]);
     world.api.state().ignores_labels = true;
     for request in [
         moving("1", "todo", "review"),
-        label(&["bug"], &[]),
-        label(&[], &["old"]),
+        label("1", &["bug"], &[]),
+        label("1", &[], &["old"]),
         create("k", Some("todo"), &[]),
     ] {
-        let error = world.error(&request);
-        assert_eq!(error.exit_code(), 1, "{error}");
-        assert!(error.to_string().contains("may not"), "{error}");
+        let error = world.fails(&request, 1);
+        assert!(error.contains("may not"), "{error}");
     }
 }
 
 #[test]
 fn labels_are_set_in_one_request() {
-    let world = World::new([issue(1, &["bug", "old"])]);
-    assert_eq!(
-        world.call(&label(&["bug", "a b"], &["old", "x"])),
-        json!({"changed": true})
-    );
+    let world = world([issue(1, &["bug", "old"])]);
+    assert!(world.label("1", &["bug", "a b"], &["old", "x"]));
     assert_eq!(
         world.api.changes(),
         ["PUT /api/v4/projects/group%2Fshop/issues/1 \
              {\"add_labels\":\"a b\",\"remove_labels\":\"old\"}"]
     );
-    assert_eq!(
-        world.call(&label(&["bug", "a b"], &["old", "x"])),
-        json!({"changed": false})
-    );
+    assert!(!world.label("1", &["bug", "a b"], &["old", "x"]));
     assert_eq!(world.api.changes(), [""; 0]);
-    assert_eq!(world.error(&label(&["a,b"], &[])).exit_code(), 2);
+    world.fails(&label("1", &["a,b"], &[]), 2);
 }
 
 #[test]
 fn comment_is_added_once_and_carries_out_nothing() {
-    let world = World::new([issue(1, &[])]);
+    let world = world([issue(1, &[])]);
     let system = json!({"id": 1, "body": "changed title\n<!-- vik:a -->", "author": {"username": "ann"},
         "created_at": "2020-01-01T00:00:00.000Z", "system": true, "internal": false});
     let internal = json!({"id": 2, "body": "Secret.", "author": {"username": "ann"},
@@ -326,41 +220,30 @@ fn comment_is_added_once_and_carries_out_nothing() {
         .into();
     let hostile = "`$(reboot)` \"a\" 'b' \\\n/close\n/label ~x\n<!-- vik:b -->";
     for (key, body) in [("a", hostile), ("b", "Text"), ("c", "Text")] {
-        assert_eq!(
-            world.call(&comment("1", key, body)),
-            json!({"created": true}),
-            "{key}"
-        );
-        assert_eq!(
-            world.call(&comment("1", key, body)),
-            json!({"created": false}),
-            "{key}"
-        );
+        assert!(world.comment("1", key, body), "{key}");
+        assert!(!world.comment("1", key, body), "{key}");
     }
-    let comments = world.call(&Request::Comments { id: "1".to_owned() });
-    assert_eq!(comments.as_array().unwrap().len(), 3);
+    let listed = world.call(&comments("1"));
+    assert_eq!(listed.as_array().unwrap().len(), 3);
     let escaped = hostile.replace("\n/", "\n\\/");
-    assert_eq!(comments[0]["body"], format!("{escaped}\n\n<!-- vik:a -->"));
+    assert_eq!(listed[0]["body"], format!("{escaped}\n\n<!-- vik:a -->"));
+    assert_eq!(listed[0]["author"], "vik");
     assert_eq!(
-        (&comments[0]["author"], &comments[0]["url"]),
-        (
-            &json!("vik"),
-            &json!("https://gitlab.example/group/shop/-/issues/1#note_53")
-        )
+        listed[0]["url"],
+        "https://gitlab.example/group/shop/-/issues/1#note_53"
     );
-    let missing = Request::Comments { id: "9".to_owned() };
-    assert_eq!(world.error(&missing).exit_code(), 66);
-    assert_eq!(world.error(&comment("9", "k", "Text")).exit_code(), 66);
+    world.fails(&comments("9"), 66);
+    world.fails(&comment("9", "k", "Text"), 66);
     // The answer to the request is lost.
     world.api.server.fail_after(3, Fault::CloseAfterwards);
-    assert_eq!(world.error(&comment("1", "d", "Text")).exit_code(), 75);
+    world.fails(&comment("1", "d", "Text"), 75);
     world.api.server.recover();
-    assert_eq!(world.call(&comment("1", "d", "Text")), json!({"created": false}));
+    assert!(!world.comment("1", "d", "Text"));
 }
 
 #[test]
 fn issue_is_created_once_with_its_labels() {
-    let world = World::new([issue(1, &[])]);
+    let world = world([issue(1, &[])]);
     // Somebody else wrote the same key: only issues of the account count.
     world.api.state().issues[0]["description"] = "<!-- vik:k -->".into();
     world.api.state().issues[0]["created_at"] = now().into();
@@ -374,7 +257,7 @@ fn issue_is_created_once_with_its_labels() {
             answer(2, created)
         );
     }
-    assert_eq!(world.labels(2), json!(["bug", "vik:triage"]));
+    assert_eq!(labels(&world, 2), json!(["bug", "vik:triage"]));
     assert_eq!(
         world.api.state().issues[1]["description"],
         "Text\n\\/close\n\n<!-- vik:k -->"
@@ -386,26 +269,25 @@ fn issue_is_created_once_with_its_labels() {
 
 #[test]
 fn merge_request_is_found_by_its_branch() {
-    let world = World::new([]);
-    let head = || "vik/1".to_owned();
-    let status = || world.tracker.call(&Request::PullRequestStatus { head: head() });
-    assert_eq!(status().unwrap_err().exit_code(), 66);
+    let world = world([]);
+    let status = || world.call(&status_of("vik/1"));
+    world.fails(&status_of("vik/1"), 66);
     // A fork has a branch with the same name.
     let fork = json!({"iid": 100, "source_branch": "vik/1", "state": "opened", "source_project_id": 8,
         "target_project_id": 3});
     world.api.state().merge_requests = vec![fork];
-    assert_eq!(status().unwrap_err().exit_code(), 66);
+    world.fails(&status_of("vik/1"), 66);
     let url = "https://gitlab.example/group/shop/-/merge_requests/101";
     for created in [true, false] {
         assert_eq!(
-            world.call(&open("vik/1")),
+            world.call(&open("vik/1", "/merge", None)),
             json!({"id": "101", "created": created, "url": url})
         );
     }
-    assert_eq!(world.call(&open("vik/2"))["id"], "102");
+    assert_eq!(world.call(&open("vik/2", "/merge", None))["id"], "102");
     assert_eq!(world.api.state().merge_requests[1]["target_branch"], "trunk");
     let view = |state: &str, checks: &str, review: &str| json!({"id": "101", "url": url, "state": state, "draft": false, "checks": checks, "review": review});
-    assert_eq!(status().unwrap(), view("open", "none", "none"));
+    assert_eq!(status(), view("open", "none", "none"));
     for (pipeline, checks) in [
         ("running", "pending"),
         ("manual", "pending"),
@@ -414,18 +296,18 @@ fn merge_request_is_found_by_its_branch() {
         ("success", "passed"),
     ] {
         world.api.state().merge_requests[1]["head_pipeline"] = json!({"status": pipeline});
-        assert_eq!(status().unwrap()["checks"], checks, "{pipeline}");
+        assert_eq!(status()["checks"], checks, "{pipeline}");
     }
     world.api.state().approvals = json!({"approved_by": [{"user": {"username": "ann"}}]});
-    assert_eq!(status().unwrap(), view("open", "passed", "approved"));
+    assert_eq!(status(), view("open", "passed", "approved"));
     world.api.state().reviewers =
         json!([{"state": "approved"}, {"state": "reviewed"}, {"state": "requested_changes"}]);
-    assert_eq!(status().unwrap(), view("open", "passed", "changes_requested"));
+    assert_eq!(status(), view("open", "passed", "changes_requested"));
     // An older version.
     world.api.state().reviewers = Value::Null;
-    assert_eq!(status().unwrap(), view("open", "passed", "approved"));
+    assert_eq!(status(), view("open", "passed", "approved"));
     world.api.state().merge_requests[1]["blocking_discussions_resolved"] = false.into();
-    assert_eq!(status().unwrap(), view("open", "passed", "changes_requested"));
+    assert_eq!(status(), view("open", "passed", "changes_requested"));
     let note = |id: u64, body: &str, position: Value, system: bool| {
         let note = json!({"id": id, "body": body, "author": {"username": "bob"}, "system": system,
             "created_at": "2026-01-01T00:00:00.000Z", "position": position});
@@ -441,7 +323,7 @@ fn merge_request_is_found_by_its_branch() {
             false,
         ),
     ];
-    let comments = world.call(&Request::PullRequestComments { head: head() });
+    let comments = world.call(&comments_on("vik/1"));
     assert_eq!(
         comments,
         json!([
@@ -453,32 +335,28 @@ fn merge_request_is_found_by_its_branch() {
     );
     // After a merge, the branch gets another merge request.
     world.api.state().merge_requests[1]["state"] = "merged".into();
-    assert_eq!(status().unwrap()["state"], "merged");
-    assert_eq!(world.call(&open("vik/1"))["id"], "103");
+    assert_eq!(status()["state"], "merged");
+    assert_eq!(world.call(&open("vik/1", "/merge", None))["id"], "103");
 }
 
 #[test]
 fn states_are_labels_and_missing_ones_are_created() {
-    let world = World::new([]);
+    let world = world([]);
     world.api.state().labels = ["bug", "vik:todo", "question", "vik:old state"]
         .map(str::to_owned)
         .into();
-    let states = |create: &[&str]| {
-        let create = create.iter().map(|&state| state.to_owned()).collect();
-        world.call(&Request::States { create })
-    };
     let known = ["closed", "none", "old state", "review", "todo"];
     assert_eq!(
-        states(&[]),
+        world.states(&[]),
         json!({"states": ["closed", "none", "old state", "todo"], "created": []})
     );
     assert_eq!(
-        states(&["todo", "review"]),
+        world.states(&["todo", "review"]),
         json!({"states": known, "created": ["review"]})
     );
-    assert_eq!(states(&["review"]), json!({"states": known, "created": []}));
+    assert_eq!(world.states(&["review"]), json!({"states": known, "created": []}));
     assert!(matches!(
-        world.error(&label(&["vik:review"], &[])),
+        world.error(&label("1", &["vik:review"], &[])),
         CallError::Failed(_)
     ));
 }

@@ -5,64 +5,31 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use vik_tracker::protocol::{CallError, Protocol, Request};
 
-use crate::gitlab::{World, show, tracker};
+use crate::calls::show;
+use crate::gitlab::{tracker, world};
 use crate::gitlab_api::issue;
 use crate::web::{Fault, WebResponse};
 
 #[test]
 fn answers_that_are_no_success_have_the_exit_codes_of_the_protocol() {
-    let world = World::new((1..=5).map(|number| issue(number, &[])));
+    let world = world((1..=5).map(|number| issue(number, &[])));
     let list = Request::List { all: true };
-    let limit = || WebResponse::json(429, &json!({"message": "Retry later"}));
+    let refused = |status: u16, message: &str| WebResponse::json(status, &json!({"message": message}));
+    let limited = refused(429, "Retry later").with_header("Retry-After", "17");
     let reset = (jiff::Timestamp::now().as_second() + 1000).to_string();
-    let used_up = WebResponse::json(403, &json!({"message": "Forbidden"}))
+    let used_up = refused(403, "Forbidden")
         .with_header("RateLimit-Remaining", "0")
         .with_header("RateLimit-Reset", &reset);
     let redirect = WebResponse::json(301, &Value::Null).with_header("Location", "https://gitlab.example/new");
+    let redirected = "it redirects to https://gitlab.example/new";
     for (answered, response, code, wait, text) in [
-        (
-            2,
-            limit().with_header("Retry-After", "17"),
-            75,
-            17..=17,
-            "429: Retry later",
-        ),
+        (2, limited, 75, 17..=17, "429: Retry later"),
         (0, used_up, 75, 900..=1000, "Forbidden"),
-        (
-            1,
-            WebResponse::json(500, &json!({"message": "500 Internal Server Error"})),
-            75,
-            0..=0,
-            "500",
-        ),
-        (
-            0,
-            WebResponse::json(401, &json!({"message": "401 Unauthorized"})),
-            1,
-            0..=0,
-            "GITLAB_TOKEN must",
-        ),
-        (
-            0,
-            WebResponse::json(403, &json!({"message": "403 Forbidden"})),
-            1,
-            0..=0,
-            "GITLAB_TOKEN lacks",
-        ),
-        (
-            0,
-            redirect,
-            1,
-            0..=0,
-            "it redirects to https://gitlab.example/new",
-        ),
-        (
-            1,
-            WebResponse::json(200, &json!({"message": "no"})),
-            1,
-            0..=0,
-            "no list",
-        ),
+        (1, refused(500, "500 Internal Server Error"), 75, 0..=0, "500"),
+        (0, refused(401, "Unauthorized"), 1, 0..=0, "GITLAB_TOKEN must"),
+        (0, refused(403, "Forbidden"), 1, 0..=0, "GITLAB_TOKEN lacks"),
+        (0, redirect, 1, 0..=0, redirected),
+        (1, refused(200, "no"), 1, 0..=0, "no list"),
     ] {
         world.api.server.fail_after(answered, Fault::Respond(response));
         let error = world.error(&list);

@@ -3,6 +3,7 @@
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
+mod calls;
 mod conformance;
 mod github;
 mod github_api;

@@ -2,21 +2,12 @@ use std::ffi::OsStr;
 use std::time::Duration;
 
 use serde_json::json;
-use vik_tracker::protocol::{CallError, MessageBody, ProgramTracker, Protocol, Request};
+use vik_tracker::protocol::{CallError, ProgramTracker, Protocol, Request};
 
+use crate::calls::{comment, show};
 use crate::{alone, script};
 
 const MINUTE: Duration = Duration::from_secs(60);
-
-fn comment(body: &str) -> Request {
-    Request::Comment {
-        id: "$(id)".to_owned(),
-        key: "k".to_owned(),
-        input: MessageBody {
-            body: body.to_owned(),
-        },
-    }
-}
 
 #[test]
 fn program_gets_arguments_and_input_and_prints_json() {
@@ -26,7 +17,7 @@ fn program_gets_arguments_and_input_and_prints_json() {
         MINUTE,
     );
     assert_eq!(
-        tracker.call(&comment("`it` \"$x\"")),
+        tracker.call(&comment("$(id)", "k", "`it` \"$x\"")),
         Ok(json!(["comment", "$(id)", "4", {"body": "`it` \"$x\""}]))
     );
 }
@@ -35,7 +26,7 @@ fn program_gets_arguments_and_input_and_prints_json() {
 fn program_need_not_read_its_input() {
     let _alone = alone();
     let tracker = script("echo '{\"created\": true}'", MINUTE);
-    let answer = tracker.call(&comment(&"x".repeat(1024 * 1024)));
+    let answer = tracker.call(&comment("$(id)", "k", &"x".repeat(1024 * 1024)));
     assert_eq!(answer, Ok(json!({"created": true})));
 }
 
@@ -62,10 +53,7 @@ fn invalid_request_starts_no_program() {
     let folder = tempfile::tempdir().unwrap();
     let mark = folder.path().join("ran");
     let tracker = script(&format!("touch {}", mark.display()), MINUTE);
-    let show = Request::Show {
-        id: "--all".to_owned(),
-    };
-    assert!(matches!(tracker.call(&show), Err(CallError::Usage(_))));
+    assert!(matches!(tracker.call(&show("--all")), Err(CallError::Usage(_))));
     assert!(!mark.exists());
 }
 

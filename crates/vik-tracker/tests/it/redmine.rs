@@ -1,104 +1,34 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use vik_tracker::Access;
-use vik_tracker::conformance::{Options, Status, Subject, test};
-use vik_tracker::protocol::{CallError, IssueDraft, MessageBody, Protocol, Request};
+use vik_tracker::conformance::Status;
+use vik_tracker::protocol::{CallError, Protocol, Request};
 use vik_tracker::redmine::RedmineTracker;
 
-use crate::redmine_api::{Api, TOKEN, issue};
+use crate::calls::{self, access, comment, comments, each, moved, moving, show};
+use crate::redmine_api::{Api, TOKEN, issue, start};
 use crate::web::{Fault, WebResponse};
 
-struct World {
-    api: Api,
-    tracker: RedmineTracker,
+type World = calls::World<Api, RedmineTracker>;
+
+fn world(issues: impl IntoIterator<Item = Value>) -> World {
+    let api = start(issues);
+    let tracker = RedmineTracker::new(&access(&api.server.url(), TOKEN), "shop").unwrap();
+    World::new(api, tracker, &[TOKEN])
 }
 
-fn access(url: &str, token: &str) -> Access {
-    Access {
-        url: url.to_owned(),
-        token: token.to_owned(),
-        insecure_http: false,
-    }
-}
-
-impl World {
-    fn new(issues: impl IntoIterator<Item = Value>) -> Self {
-        let api = Api::start();
-        api.state().issues = issues.into_iter().collect();
-        let tracker = RedmineTracker::new(&access(&api.server.url(), TOKEN), "shop").unwrap();
-        Self { api, tracker }
-    }
-
-    fn call(&self, request: &Request) -> Value {
-        self.tracker.call(request).unwrap()
-    }
-
-    fn error(&self, request: &Request) -> CallError {
-        let error = self.tracker.call(request).unwrap_err();
-        assert!(!error.to_string().contains(TOKEN), "{error}");
-        error
-    }
-
-    fn status(&self, number: usize) -> Value {
-        self.api.state().issues[number - 1]["status"]["name"].clone()
-    }
-}
-
-fn show(id: &str) -> Request {
-    Request::Show { id: id.to_owned() }
-}
-
-fn moving(id: &str, from: &str, to: &str) -> Request {
-    Request::Move {
-        id: id.to_owned(),
-        from: from.to_owned(),
-        to: to.to_owned(),
-    }
-}
-
-fn comment(id: &str, key: &str, body: &str) -> Request {
-    Request::Comment {
-        id: id.to_owned(),
-        key: key.to_owned(),
-        input: MessageBody {
-            body: body.to_owned(),
-        },
-    }
+fn status(world: &World, number: usize) -> Value {
+    world.api.state().issues[number - 1]["status"]["name"].clone()
 }
 
 fn create(key: &str, title: &str, state: Option<&str>) -> Request {
-    Request::Create {
-        key: key.to_owned(),
-        input: IssueDraft {
-            title: title.to_owned(),
-            body: "Text".to_owned(),
-            state: state.map(str::to_owned),
-            labels: Vec::new(),
-        },
-    }
-}
-
-fn ids(list: &Value) -> Vec<&str> {
-    let issues = list.as_array().unwrap();
-    issues.iter().map(|issue| issue["id"].as_str().unwrap()).collect()
-}
-
-fn moved(moved: bool, state: &str) -> Value {
-    json!({"moved": moved, "state": state})
+    calls::create(key, title, "Text", state, &[])
 }
 
 #[test]
 fn redmine_passes_the_conformance_test() {
-    let world = World::new((1..=5).map(|number| issue(number, 1)));
-    let options = Options {
-        subject: Subject::Create,
-        state: None,
-        count: Some(6),
-        unique: "u1".to_owned(),
-    };
-    let report = test(&world.tracker, &options);
-    assert!(report.passed, "{:#?}", report.checks);
+    let world = world((1..=5).map(|number| issue(number, 1)));
+    let report = world.conformance(6);
     assert_eq!((report.tracker.as_str(), report.issue.as_str()), ("redmine", "6"));
     // `label` and `pull_request` are not supported.
     assert_eq!(report.count(Status::Skipped), 2, "{:#?}", report.checks);
@@ -123,11 +53,11 @@ fn list_has_all_pages_and_what_was_closed_lately() {
         relation(2, 5, "relates"),
         relation(6, 5, "precedes"),
     ]);
-    let world = World::new(issues);
-    let list = world.call(&Request::List { all: false });
-    assert_eq!(ids(&list), ["1", "3", "5", "6", "7"]);
-    let all = world.call(&Request::List { all: true });
-    assert_eq!(ids(&all), ["1", "2", "3", "5", "6", "7"]);
+    let world = world(issues);
+    let list = world.list(false);
+    assert_eq!(each(&list, "id"), ["1", "3", "5", "6", "7"]);
+    let all = world.list(true);
+    assert_eq!(each(&all, "id"), ["1", "2", "3", "5", "6", "7"]);
     let url = world.api.server.url();
     assert_eq!(
         list[0],
@@ -138,14 +68,10 @@ fn list_has_all_pages_and_what_was_closed_lately() {
         })
     );
     let fifth = &list[2];
-    assert_eq!(
-        (&fifth["assignee"], &fifth["labels"]),
-        (&json!("Bob"), &json!(["Bug", "Checkout"]))
-    );
-    assert_eq!(
-        (&fifth["priority"], &fifth["blocked_by"]),
-        (&json!(1), &json!(["1", "6"]))
-    );
+    assert_eq!(fifth["assignee"], "Bob");
+    assert_eq!(fifth["labels"], json!(["Bug", "Checkout"]));
+    assert_eq!(fifth["priority"], 1);
+    assert_eq!(fifth["blocked_by"], json!(["1", "6"]));
     assert_eq!(list[1]["state"], "Closed");
     for (at, id) in [(0, "1"), (1, "3"), (2, "5")] {
         assert_eq!(world.call(&show(id)), list[at]);
@@ -156,15 +82,15 @@ fn list_has_all_pages_and_what_was_closed_lately() {
 fn issue_of_another_project_is_neither_read_nor_changed() {
     let mut issues: Vec<Value> = (1..=2).map(|number| issue(number, 1)).collect();
     issues[1]["project"] = json!({"id": 4, "name": "Other"});
-    let world = World::new(issues);
+    let world = world(issues);
     for id in ["2", "3", "01", "x", "1/../2", "1.json?x", "99999999999999999999"] {
         for request in [
             show(id),
             moving(id, "New", "Closed"),
             comment(id, "k", "Text"),
-            Request::Comments { id: id.to_owned() },
+            comments(id),
         ] {
-            assert_eq!(world.error(&request).exit_code(), 66, "{request:?}");
+            world.fails(&request, 66);
         }
     }
     assert_eq!(world.api.changes(), [""; 0]);
@@ -172,9 +98,9 @@ fn issue_of_another_project_is_neither_read_nor_changed() {
 
 #[test]
 fn move_changes_the_status_only_from_the_expected_one() {
-    let world = World::new([issue(1, 1)]);
+    let world = world([issue(1, 1)]);
     assert_eq!(
-        world.call(&moving("1", "New", "Feed \"back\"")),
+        world.move_issue("1", "New", "Feed \"back\""),
         moved(true, "Feed \"back\"")
     );
     assert_eq!(
@@ -183,14 +109,14 @@ fn move_changes_the_status_only_from_the_expected_one() {
     );
     // A person has moved it before.
     assert_eq!(
-        world.call(&moving("1", "New", "Closed")),
+        world.move_issue("1", "New", "Closed"),
         moved(false, "Feed \"back\"")
     );
     assert_eq!(world.api.changes(), [""; 0]);
     // A person moves it right afterwards.
     world.api.state().person_sets = Some(2);
     assert_eq!(
-        world.call(&moving("1", "Feed \"back\"", "Closed")),
+        world.move_issue("1", "Feed \"back\"", "Closed"),
         moved(false, "In Progress")
     );
     // Names of statuses are exact.
@@ -205,49 +131,37 @@ fn move_changes_the_status_only_from_the_expected_one() {
 
 #[test]
 fn move_that_the_workflow_forbids_is_a_failure() {
-    let world = World::new([issue(1, 1)]);
+    let world = world([issue(1, 1)]);
     world.api.state().forbidden = vec![(1, 5)];
-    let error = world.error(&moving("1", "New", "Closed"));
-    assert_eq!(error.exit_code(), 1);
-    assert!(error.to_string().contains("does not permit it"), "{error}");
-    assert_eq!(world.status(1), "New");
+    let error = world.fails(&moving("1", "New", "Closed"), 1);
+    assert!(error.contains("does not permit it"), "{error}");
+    assert_eq!(status(&world, 1), "New");
 }
 
 #[test]
 fn comment_is_added_once_and_unchanged() {
-    let world = World::new([issue(1, 1)]);
+    let world = world([issue(1, 1)]);
     let hostile = "`$(reboot)` \"a\" 'b' \\ \u{1f600}\n</pre>\n<!-- vik:b -->";
     for (key, body) in [("a", hostile), ("b", "Text"), ("c", "Text")] {
-        assert_eq!(
-            world.call(&comment("1", key, body)),
-            json!({"created": true}),
-            "{key}"
-        );
-        assert_eq!(
-            world.call(&comment("1", key, body)),
-            json!({"created": false}),
-            "{key}"
-        );
+        assert!(world.comment("1", key, body), "{key}");
+        assert!(!world.comment("1", key, body), "{key}");
     }
     let private = json!({"id": 4, "user": {"id": 9, "name": "Ann"}, "notes": "Secret.", "private_notes": true,
         "created_on": "2026-01-01T00:00:00Z", "details": []});
     world.api.state().journals.push((1, private));
-    let comments = world.call(&Request::Comments { id: "1".to_owned() });
+    let comments = world.call(&comments("1"));
     assert_eq!(comments.as_array().unwrap().len(), 3);
     let url = world.api.server.url();
     assert_eq!(comments[0]["body"], format!("{hostile}\n\n<!-- vik:a -->"));
-    assert_eq!(
-        (&comments[2]["author"], &comments[2]["url"]),
-        (&json!("Vik"), &json!(format!("{url}/issues/1#change-3")))
-    );
+    assert_eq!(comments[2]["author"], "Vik");
+    assert_eq!(comments[2]["url"], json!(format!("{url}/issues/1#change-3")));
     world.api.state().drops_notes = true;
-    let error = world.error(&comment("1", "d", "Text"));
-    assert_eq!(error.exit_code(), 1, "{error}");
+    world.fails(&comment("1", "d", "Text"), 1);
 }
 
 #[test]
 fn issue_is_created_once_in_the_state_that_was_asked_for() {
-    let world = World::new([issue(1, 1)]);
+    let world = world([issue(1, 1)]);
     // Somebody else wrote the same key: only issues of the account count.
     world.api.state().issues[0]["description"] = "<!-- vik:k -->".into();
     world.api.state().issues[0]["created_on"] = jiff::Timestamp::now().to_string().into();
@@ -264,14 +178,14 @@ fn issue_is_created_once_in_the_state_that_was_asked_for() {
         answer("2", false)
     );
     assert_eq!(
-        (world.status(2), &world.api.state().issues[1]["subject"]),
+        (status(&world, 2), &world.api.state().issues[1]["subject"]),
         (json!("In Progress"), &json!(title))
     );
     // Redmine ignores this one for a new issue.
     assert_eq!(world.call(&create("l", "New", Some("Closed"))), answer("3", true));
-    assert_eq!(world.status(3), "Closed");
+    assert_eq!(status(&world, 3), "Closed");
     assert_eq!(world.call(&create("m", "New", None)), answer("4", true));
-    assert_eq!(world.status(4), "New");
+    assert_eq!(status(&world, 4), "New");
     world.api.state().forbidden = vec![(1, 5)];
     let error = world.error(&create("n", "New", Some("Closed")));
     assert!(
@@ -285,95 +199,46 @@ fn issue_is_created_once_in_the_state_that_was_asked_for() {
             "Redmine answered with status 422: Subject is too long (maximum is 255 characters)".to_owned()
         )
     );
-    assert_eq!(world.error(&create("o", "New", Some("Unknown"))).exit_code(), 2);
-    let labelled = Request::Create {
-        key: "p".to_owned(),
-        input: IssueDraft {
-            title: "New".to_owned(),
-            body: String::new(),
-            state: None,
-            labels: vec!["bug".to_owned()],
-        },
-    };
-    assert_eq!(world.error(&labelled).exit_code(), 2);
+    world.fails(&create("o", "New", Some("Unknown")), 2);
+    world.fails(&calls::create("p", "New", "", None, &["bug"]), 2);
 }
 
 #[test]
 fn answers_that_are_no_success_have_the_exit_codes_of_the_protocol() {
-    let world = World::new((1..=5).map(|number| issue(number, 1)));
+    let world = world((1..=5).map(|number| issue(number, 1)));
     let list = Request::List { all: true };
     let respond = |status: u16, body: &str| WebResponse {
         status,
         headers: Vec::new(),
         body: body.to_owned(),
     };
+    let limited = |status: u16, seconds: &str| respond(status, "").with_header("Retry-After", seconds);
     let echo = format!("{{\"errors\": [\"the key {TOKEN} is wrong\"]}}");
-    for (answered, fault, code, wait, text) in [
-        (
-            2,
-            Fault::Respond(respond(429, "").with_header("Retry-After", "17")),
-            75,
-            17,
-            "429",
-        ),
-        (0, Fault::Respond(respond(429, "")), 75, 60, "429"),
-        (1, Fault::Respond(respond(500, "<html>")), 75, 0, "500"),
-        (
-            0,
-            Fault::Respond(respond(503, "").with_header("Retry-After", "5")),
-            75,
-            5,
-            "503",
-        ),
-        (
-            0,
-            Fault::Respond(respond(401, &echo)),
-            1,
-            0,
-            "[REDACTED] is wrong; REDMINE_API_KEY must",
-        ),
-        (0, Fault::Respond(respond(403, "")), 1, 0, "lacks a permission"),
-        (
-            0,
-            Fault::Respond(respond(404, "")),
-            1,
-            0,
-            "cannot find the project",
-        ),
-        (
-            0,
-            Fault::Respond(
-                respond(302, "").with_header("Location", "https://other.example/login?back=secret"),
-            ),
-            1,
-            0,
-            "correct the URL; it redirects to https://other.example/login",
-        ),
-        (
-            0,
-            Fault::Respond(respond(200, "<html>")),
-            1,
-            0,
-            "is the URL right?",
-        ),
-        (
-            0,
-            Fault::Respond(respond(200, "{\"issues\": [")),
-            75,
-            0,
-            "incomplete",
-        ),
-        (0, Fault::Respond(respond(200, "[]")), 1, 0, "no list"),
-        (
-            0,
-            Fault::Respond(respond(200, &"x".repeat(33 * 1024 * 1024))),
-            1,
-            0,
-            "more than 33554432 bytes",
-        ),
+    let wrong_key = "[REDACTED] is wrong; REDMINE_API_KEY must";
+    let redirect = respond(302, "").with_header("Location", "https://other.example/login?back=secret");
+    let redirected = "correct the URL; it redirects to https://other.example/login";
+    let huge = respond(200, &"x".repeat(33 * 1024 * 1024));
+    let refusals = [
+        (2, limited(429, "17"), 75, 17, "429"),
+        (0, respond(429, ""), 75, 60, "429"),
+        (1, respond(500, "<html>"), 75, 0, "500"),
+        (0, limited(503, "5"), 75, 5, "503"),
+        (0, respond(401, &echo), 1, 0, wrong_key),
+        (0, respond(403, ""), 1, 0, "lacks a permission"),
+        (0, respond(404, ""), 1, 0, "cannot find the project"),
+        (0, redirect, 1, 0, redirected),
+        (0, respond(200, "<html>"), 1, 0, "is the URL right?"),
+        (0, respond(200, "{\"issues\": ["), 75, 0, "incomplete"),
+        (0, respond(200, "[]"), 1, 0, "no list"),
+        (0, huge, 1, 0, "more than 33554432 bytes"),
+    ];
+    let refusals = refusals
+        .map(|(answered, response, code, wait, text)| (answered, Fault::Respond(response), code, wait, text));
+    let broken = [
         (3, Fault::Close, 75, 0, "did not answer"),
         (2, Fault::Truncate, 75, 0, "did not answer"),
-    ] {
+    ];
+    for (answered, fault, code, wait, text) in refusals.into_iter().chain(broken) {
         world.api.server.fail_after(answered, fault);
         let error = world.error(&list);
         assert_eq!(error.exit_code(), code, "{error}");
@@ -384,7 +249,7 @@ fn answers_that_are_no_success_have_the_exit_codes_of_the_protocol() {
         }
     }
     world.api.server.recover();
-    assert_eq!(ids(&world.call(&list)).len(), 5);
+    assert_eq!(each(&world.call(&list), "id").len(), 5);
     let other = RedmineTracker::new(&access(&world.api.server.url(), "other"), "shop").unwrap();
     let error = other.call(&list).unwrap_err();
     assert_eq!(error.exit_code(), 1, "{error}");
@@ -394,7 +259,7 @@ fn answers_that_are_no_success_have_the_exit_codes_of_the_protocol() {
 
 #[test]
 fn server_that_is_down_can_be_tried_later() {
-    let url = World::new([]).api.server.url();
+    let url = world([]).api.server.url();
     let tracker = RedmineTracker::new(&access(&url, TOKEN), "shop").unwrap();
     let error = tracker.call(&show("1")).unwrap_err();
     assert_eq!(error.exit_code(), 75, "{error}");
@@ -403,12 +268,12 @@ fn server_that_is_down_can_be_tried_later() {
 
 #[test]
 fn answer_that_was_lost_is_found_by_a_second_call() {
-    let world = World::new([issue(1, 1)]);
+    let world = world([issue(1, 1)]);
     // The comment was added, but its answer is lost.
     world.api.server.fail_after(2, Fault::CloseAfterwards);
-    assert_eq!(world.error(&comment("1", "k", "Text")).exit_code(), 75);
+    world.fails(&comment("1", "k", "Text"), 75);
     world.api.server.recover();
-    assert_eq!(world.call(&comment("1", "k", "Text")), json!({"created": false}));
+    assert!(!world.comment("1", "k", "Text"));
 }
 
 #[test]

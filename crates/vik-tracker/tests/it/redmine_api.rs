@@ -1,10 +1,8 @@
 //! A small part of Redmine's REST API.
 
-use std::sync::{Arc, Mutex, MutexGuard};
-
 use serde_json::{Value, json};
 
-use crate::web::{WebRequest, WebResponse, WebServer};
+use crate::web::{Fake, WebRequest, WebResponse};
 
 pub const TOKEN: &str = "0123-secret-key";
 /// The longest page, whatever is asked for.
@@ -30,31 +28,14 @@ pub struct State {
     pub person_sets: Option<u64>,
 }
 
-pub struct Api {
-    pub server: WebServer,
-    state: Arc<Mutex<State>>,
-}
+pub type Api = Fake<State>;
 
-impl Api {
-    pub fn start() -> Self {
-        let state = Arc::new(Mutex::new(State::default()));
-        let shared = Arc::clone(&state);
-        let server = WebServer::start(move |request| respond(&mut shared.lock().unwrap(), request));
-        Self { server, state }
-    }
-
-    pub fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap()
-    }
-
-    /// Returns the requests that were not only reading, and forgets all requests.
-    pub fn changes(&self) -> Vec<String> {
-        let requests = self.server.take_requests().into_iter();
-        requests
-            .filter(|request| request.method != "GET")
-            .map(|request| format!("{} {} {}", request.method, request.target, request.text))
-            .collect()
-    }
+pub fn start(issues: impl IntoIterator<Item = Value>) -> Api {
+    let state = State {
+        issues: issues.into_iter().collect(),
+        ..State::default()
+    };
+    Fake::start(state, respond)
 }
 
 /// Returns an issue of the project `shop` in the status with this number.

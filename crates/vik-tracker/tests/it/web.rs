@@ -229,6 +229,34 @@ impl Drop for WebServer {
     }
 }
 
+/// A fake of an API: a server, and the state that its responses depend on.
+pub struct Fake<S> {
+    pub server: WebServer,
+    state: Arc<Mutex<S>>,
+}
+
+impl<S: Send + 'static> Fake<S> {
+    pub fn start(state: S, respond: fn(&mut S, &WebRequest) -> WebResponse) -> Self {
+        let state = Arc::new(Mutex::new(state));
+        let shared = Arc::clone(&state);
+        let server = WebServer::start(move |request| respond(&mut shared.lock().unwrap(), request));
+        Self { server, state }
+    }
+
+    pub fn state(&self) -> MutexGuard<'_, S> {
+        self.state.lock().unwrap()
+    }
+
+    /// Returns the requests that were not only reading, and forgets all requests.
+    pub fn changes(&self) -> Vec<String> {
+        let requests = self.server.take_requests().into_iter();
+        requests
+            .filter(|request| request.method != "GET")
+            .map(|request| format!("{} {} {}", request.method, request.target, request.text))
+            .collect()
+    }
+}
+
 fn serve(shared: &Mutex<Shared>, handler: &mut Handler, stream: &TcpStream) -> io::Result<()> {
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;

@@ -1,31 +1,22 @@
 use serde_json::{Value, json};
-use vik_tracker::protocol::{Protocol, PullRequestDraft, Request};
+use vik_tracker::protocol::{Protocol, Request};
 
-use super::gitea_api::{Gitea, TOKEN, issue, label};
-use super::{check_protocol, create, has_python, moving, program, show};
-use crate::alone;
+use super::gitea_api::{TOKEN, issue, label, labels, world};
+use super::{check_protocol, program};
+use crate::calls::{comments_on, create, each, moved, moving, open, show, status_of};
 use crate::web::{Fault, WebResponse};
 
 #[test]
 fn gitea_follows_the_protocol() {
-    let _alone = alone();
-    if !has_python() {
-        return;
-    }
-    let gitea = Gitea::new();
-    gitea.state().issues = (1..=6).map(|number| issue(number, &["vik:todo"], 90)).collect();
-    gitea.state().issues[5]["state"] = "closed".into();
-    check_protocol(&gitea.world, "1", 6, 0);
+    let Some(world) = world() else { return };
+    world.api.state().issues = (1..=6).map(|number| issue(number, &["vik:todo"], 90)).collect();
+    world.api.state().issues[5]["state"] = "closed".into();
+    check_protocol(&world, "1", 6, 0);
 }
 
 #[test]
 fn gitea_lists_issues_with_all_their_fields() {
-    let _alone = alone();
-    if !has_python() {
-        return;
-    }
-    let gitea = Gitea::new();
-    let world = &gitea.world;
+    let Some(world) = world() else { return };
     let mut issues = vec![
         issue(1, &["vik:todo", "bug"], 90),
         issue(2, &[], 90),
@@ -41,16 +32,16 @@ fn gitea_lists_issues_with_all_their_fields() {
     issues[3]["state"] = "closed".into();
     issues[5]["pull_request"] = json!({"merged": false});
     let other = |number: u64, name: &str, state: &str| json!({"id": 1000 + number, "number": number, "state": state, "repository": {"full_name": name}});
-    gitea.state().dependencies = Some(vec![
+    world.api.state().dependencies = Some(vec![
         (1, other(5, "o/r", "open")),
         (1, other(4, "o/r", "closed")),
         (1, other(9, "o/other", "open")),
         (1, other(2, "o/r", "open")),
     ]);
-    gitea.state().issues = issues;
+    world.api.state().issues = issues;
     assert_eq!(world.ids(false), ["1", "2", "4", "5"]);
     assert_eq!(world.ids(true), ["1", "2", "3", "4", "5"]);
-    let list = world.call(&Request::List { all: false });
+    let list = world.list(false);
     assert_eq!(
         list[0],
         json!({
@@ -60,12 +51,7 @@ fn gitea_lists_issues_with_all_their_fields() {
             "author": "ann", "assignee": "bob", "assignees": ["bob", "eve"], "blocked_by": ["2", "5"],
         })
     );
-    let states: Vec<&Value> = list
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|found| &found["state"])
-        .collect();
+    let states = each(&list, "state");
     assert_eq!(states, ["todo", "none", "closed", "review"]);
     assert_eq!(list[1]["author"], "Ghost");
     for (at, id) in world.ids(false).iter().enumerate() {
@@ -87,29 +73,19 @@ fn gitea_lists_issues_with_all_their_fields() {
 
 #[test]
 fn gitea_reads_pages_again_that_moved_meanwhile() {
-    let _alone = alone();
-    if !has_python() {
-        return;
-    }
-    let gitea = Gitea::new();
-    gitea.state().issues = (1..=6).map(|number| issue(number, &[], 90)).collect();
+    let Some(world) = world() else { return };
+    world.api.state().issues = (1..=6).map(|number| issue(number, &[], 90)).collect();
     // The first issue is closed after the first page, so that the third one moves to that page.
-    gitea.state().close_after = Some(0);
-    assert_eq!(gitea.world.ids(false), ["2", "3", "4", "5", "6"]);
+    world.api.state().close_after = Some(0);
+    assert_eq!(world.ids(false), ["2", "3", "4", "5", "6"]);
 }
 
 #[test]
 fn gitea_adds_the_new_label_before_it_removes_others() {
-    let _alone = alone();
-    if !has_python() {
-        return;
-    }
-    let gitea = Gitea::new();
-    let world = &gitea.world;
-    gitea.state().issues = vec![issue(1, &["bug", "vik:todo", "vik:old state"], 0)];
-    gitea.state().labels = ["a", "b", "c"].map(label).to_vec();
-    gitea.state().org_labels = Some(["x", "y", "vik:review"].map(label).to_vec());
-    let moved = |is: bool, state: &str| (is, state.to_owned());
+    let Some(world) = world() else { return };
+    world.api.state().issues = vec![issue(1, &["bug", "vik:todo", "vik:old state"], 0)];
+    world.api.state().labels = ["a", "b", "c"].map(label).to_vec();
+    world.api.state().org_labels = Some(["x", "y", "vik:review"].map(label).to_vec());
     // An issue with two states, as during a move, is in both.
     assert_eq!(world.move_issue("1", "todo", "review"), moved(true, "review"));
     let at = "/sub/api/v1/repos/o/r/issues/1/labels";
@@ -121,41 +97,37 @@ fn gitea_adds_the_new_label_before_it_removes_others() {
             format!("DELETE {at}/{}", label("vik:old state")["id"])
         ]
     );
-    assert_eq!(gitea.labels(0), ["bug", "vik:review"]);
-    assert_eq!(gitea.state().labels.len(), 3);
+    assert_eq!(labels(&world, 0), ["bug", "vik:review"]);
+    assert_eq!(world.api.state().labels.len(), 3);
     // A person has moved it.
     assert_eq!(world.move_issue("1", "todo", "ready"), moved(false, "review"));
     assert_eq!(world.changes(), [""; 0]);
     // The label is new.
     assert_eq!(world.move_issue("1", "review", "to do"), moved(true, "to do"));
-    assert_eq!(gitea.labels(0), ["bug", "vik:to do"]);
+    assert_eq!(labels(&world, 0), ["bug", "vik:to do"]);
     assert_eq!(world.move_issue("1", "to do", "closed"), moved(true, "closed"));
     assert_eq!(world.move_issue("1", "to do", "todo"), moved(false, "closed"));
     assert_eq!(world.move_issue("1", "closed", "todo"), moved(true, "todo"));
     assert_eq!(world.move_issue("1", "todo", "none"), moved(true, "none"));
-    assert_eq!(gitea.labels(0), ["bug"]);
+    assert_eq!(labels(&world, 0), ["bug"]);
     world.fails(&moving("2", "todo", "none"), 66);
     // After the first step, the issue stays in its state.
     assert_eq!(world.move_issue("1", "none", "todo"), moved(true, "todo"));
-    world.server.take_requests();
+    world.api.server.take_requests();
     world
+        .api
         .server
         .fail_after(1, Fault::Respond(WebResponse::json(403, &Value::Null)));
     world.fails(&moving("1", "todo", "review"), 1);
-    assert_eq!(gitea.labels(0), ["bug", "vik:todo"]);
+    assert_eq!(labels(&world, 0), ["bug", "vik:todo"]);
 }
 
 #[test]
 fn gitea_takes_a_move_back_that_a_person_has_overtaken() {
-    let _alone = alone();
-    if !has_python() {
-        return;
-    }
-    let gitea = Gitea::new();
-    let world = &gitea.world;
+    let Some(world) = world() else { return };
     let mut closed = issue(1, &["vik:todo"], 0);
     closed["state"] = "closed".into();
-    for (meanwhile, state, labels) in [
+    for (meanwhile, state, expected) in [
         (
             issue(1, &["bug", "vik:ready"], 0),
             "ready",
@@ -170,35 +142,28 @@ fn gitea_takes_a_move_back_that_a_person_has_overtaken() {
         (issue(1, &["bug"], 0), "none", &["bug"]),
         (closed, "closed", &["vik:todo"]),
     ] {
-        gitea.state().issues = vec![issue(1, &["bug", "vik:todo"], 0)];
-        gitea.state().meanwhile = Some(meanwhile);
-        assert_eq!(world.move_issue("1", "todo", "review"), (false, state.to_owned()));
-        assert_eq!(gitea.labels(0), labels);
+        world.api.state().issues = vec![issue(1, &["bug", "vik:todo"], 0)];
+        world.api.state().meanwhile = Some(meanwhile);
+        assert_eq!(world.move_issue("1", "todo", "review"), moved(false, state));
+        assert_eq!(labels(&world, 0), expected);
     }
     // Other labels do not matter, nor do states that an interrupted move has left.
-    gitea.state().issues = vec![issue(1, &["bug", "vik:old", "vik:todo"], 0)];
-    gitea.state().meanwhile = Some(issue(1, &["new", "vik:todo"], 0));
-    assert_eq!(
-        world.move_issue("1", "todo", "review"),
-        (true, "review".to_owned())
-    );
-    assert_eq!(gitea.labels(0), ["new", "vik:review"]);
+    world.api.state().issues = vec![issue(1, &["bug", "vik:old", "vik:todo"], 0)];
+    world.api.state().meanwhile = Some(issue(1, &["new", "vik:todo"], 0));
+    assert_eq!(world.move_issue("1", "todo", "review"), moved(true, "review"));
+    assert_eq!(labels(&world, 0), ["new", "vik:review"]);
 }
 
 #[test]
 fn gitea_creates_once_with_state_and_labels() {
-    let _alone = alone();
-    if !has_python() {
-        return;
-    }
-    let gitea = Gitea::new();
-    let world = &gitea.world;
+    let Some(world) = world() else { return };
     // The token may not read the labels of the organization.
     let refusal = Fault::Respond(WebResponse::json(
         403,
         &json!({"message": "token does not have the scope"}),
     ));
     world
+        .api
         .server
         .fail_when(refusal, |request| request.path.contains("/orgs/"));
     let request = create("k.1", "New", "Text", Some("todo"), &["bug"]);
@@ -211,39 +176,22 @@ fn gitea_creates_once_with_state_and_labels() {
         world.call(&request),
         json!({"id": "1", "created": false, "url": url})
     );
-    assert_eq!(gitea.labels(0), ["bug", "vik:todo"]);
+    assert_eq!(labels(&world, 0), ["bug", "vik:todo"]);
     assert!(world.label("1", &["a b", "bug"], &["x"]));
     assert!(!world.label("1", &["a b"], &["x"]));
-    assert_eq!(world.move_issue("1", "todo", "none"), (true, "none".to_owned()));
+    assert_eq!(world.move_issue("1", "todo", "none"), moved(true, "none"));
     let shown = world.call(&show("1"));
-    assert_eq!(
-        (&shown["state"], &shown["labels"]),
-        (&json!("none"), &json!(["a b", "bug"]))
-    );
+    assert_eq!(shown["state"], "none");
+    assert_eq!(shown["labels"], json!(["a b", "bug"]));
 }
 
 #[test]
 fn gitea_finds_a_pull_request_by_its_branch() {
-    let _alone = alone();
-    if !has_python() {
-        return;
-    }
-    let gitea = Gitea::new();
-    let world = &gitea.world;
-    let head = || "vik/1".to_owned();
-    let open = |head: &str, base: Option<&str>| {
-        world.call(&Request::OpenPullRequest {
-            head: head.to_owned(),
-            input: PullRequestDraft {
-                title: "Show the total".to_owned(),
-                body: String::new(),
-                base: base.map(str::to_owned),
-            },
-        })
-    };
-    let status = || world.tracker.call(&Request::PullRequestStatus { head: head() });
-    assert_eq!(status().unwrap_err().exit_code(), 66);
-    world.fails(&Request::PullRequestComments { head: head() }, 66);
+    let Some(world) = world() else { return };
+    let open = |head: &str, base: Option<&str>| world.call(&open(head, "", base));
+    let status = || world.call(&status_of("vik/1"));
+    world.fails(&status_of("vik/1"), 66);
+    world.fails(&comments_on("vik/1"), 66);
     let url = "https://gitea.example/o/r/pulls/100";
     assert_eq!(
         open("vik/1", None),
@@ -255,7 +203,7 @@ fn gitea_finds_a_pull_request_by_its_branch() {
     );
     assert_eq!(open("vik/2", Some("next"))["id"], "101");
     {
-        let mut state = gitea.state();
+        let mut state = world.api.state();
         assert_eq!(state.pulls[0]["base"]["ref"], "trunk");
         assert_eq!(state.pulls[1]["base"]["ref"], "next");
         // A branch of the same name in a fork.
@@ -285,22 +233,15 @@ fn gitea_finds_a_pull_request_by_its_branch() {
         state.comments.push((100, first));
     }
     assert_eq!(
-        status().unwrap(),
+        status(),
         json!({"id": "100", "url": url, "state": "open", "draft": false, "checks": "none",
             "review": "changes_requested"})
     );
-    let found = world.call(&Request::PullRequestComments { head: head() });
-    let bodies: Vec<&Value> = found
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|found| &found["body"])
-        .collect();
+    let found = world.call(&comments_on("vik/1"));
+    let bodies = each(&found, "body");
     assert_eq!(bodies, ["First.", "Please.", "Here.", "Hm."]);
-    assert_eq!(
-        (&found[2]["path"], &found[2]["line"]),
-        (&json!("src/a.rs"), &json!(7))
-    );
+    assert_eq!(found[2]["path"], "src/a.rs");
+    assert_eq!(found[2]["line"], 7);
     for (state, expected) in [
         ("pending", "pending"),
         ("success", "passed"),
@@ -308,34 +249,28 @@ fn gitea_finds_a_pull_request_by_its_branch() {
         ("failure", "failed"),
         ("error", "failed"),
     ] {
-        gitea.state().status = json!({"state": state, "total_count": 2});
-        assert_eq!(status().unwrap()["checks"], expected);
+        world.api.state().status = json!({"state": state, "total_count": 2});
+        assert_eq!(status()["checks"], expected);
     }
     // Merged, and the branch was removed.
     {
-        let mut state = gitea.state();
+        let mut state = world.api.state();
         state.reviews[0]["dismissed"] = true.into();
         state.pulls[0]["state"] = "closed".into();
         state.pulls[0]["merged"] = true.into();
         state.pulls[0]["head"]["ref"] = "refs/pull/100/head".into();
     }
-    let merged = status().unwrap();
-    assert_eq!(
-        (&merged["state"], &merged["review"]),
-        (&json!("merged"), &json!("approved"))
-    );
+    let merged = status();
+    assert_eq!(merged["state"], "merged");
+    assert_eq!(merged["review"], "approved");
     assert_eq!(open("vik/1", None)["id"], "103");
-    assert_eq!(status().unwrap()["id"], "103");
+    assert_eq!(status()["id"], "103");
 }
 
 #[test]
 fn gitea_opens_one_pull_request_for_a_key() {
-    let _alone = alone();
-    if !has_python() {
-        return;
-    }
-    let gitea = Gitea::new();
-    let url = gitea.world.server.url() + "/sub";
+    let Some(world) = world() else { return };
+    let url = world.api.server.url() + "/sub";
     let open = |key: &str| {
         let variables = [
             ("GITEA_TOKEN", TOKEN),
@@ -343,44 +278,32 @@ fn gitea_opens_one_pull_request_for_a_key() {
             ("GITEA_REPO", "o/r"),
             ("VIK_OUTPUT_KEY", key),
         ];
-        let request = Request::OpenPullRequest {
-            head: "vik/1".to_owned(),
-            input: PullRequestDraft {
-                title: "Show the total".to_owned(),
-                body: "Text".to_owned(),
-                base: None,
-            },
-        };
-        program("gitea", &variables, &[]).call(&request)
+        program("gitea", &variables, &[]).call(&open("vik/1", "Text", None))
     };
     let opened = |key: &str| {
         let found = open(key).unwrap();
         (found["id"].clone(), found["created"].clone())
     };
     assert_eq!(opened("k.1"), (json!("100"), json!(true)));
-    assert_eq!(gitea.state().pulls[0]["body"], "Text\n\n<!-- vik:k.1 -->");
+    assert_eq!(world.api.state().pulls[0]["body"], "Text\n\n<!-- vik:k.1 -->");
     // Another output finds the open one, and the same output its own, whatever became of it.
     assert_eq!(opened("k.2"), (json!("100"), json!(false)));
-    gitea.state().pulls[0]["state"] = "closed".into();
+    world.api.state().pulls[0]["state"] = "closed".into();
     assert_eq!(opened("k.1"), (json!("100"), json!(false)));
     assert_eq!(opened("k.2"), (json!("101"), json!(true)));
-    gitea.state().pulls[1]["state"] = "closed".into();
-    gitea.state().pulls[1]["merged"] = true.into();
+    world.api.state().pulls[1]["state"] = "closed".into();
+    world.api.state().pulls[1]["merged"] = true.into();
     assert_eq!(opened("k.2"), (json!("101"), json!(false)));
     // Without a key, only an open one counts.
     assert_eq!(opened(""), (json!("102"), json!(true)));
-    assert_eq!(gitea.state().pulls[2]["body"], "Text");
+    assert_eq!(world.api.state().pulls[2]["body"], "Text");
     assert_eq!(open("k 1").unwrap_err().exit_code(), 2);
 }
 
 #[test]
 fn gitea_without_the_repository_is_a_failure() {
-    let _alone = alone();
-    if !has_python() {
-        return;
-    }
-    let gitea = Gitea::new();
-    let url = gitea.world.server.url() + "/sub";
+    let Some(world) = world() else { return };
+    let url = world.api.server.url() + "/sub";
     let tracker = |token: &str, repository: &str| {
         let variables = [
             ("GITEA_TOKEN", token),
@@ -406,25 +329,17 @@ fn gitea_without_the_repository_is_a_failure() {
 
 #[test]
 fn gitea_states_are_labels_and_missing_ones_are_created() {
-    let _alone = alone();
-    if !has_python() {
-        return;
-    }
-    let gitea = Gitea::new();
-    gitea.state().labels = ["bug", "vik:todo", "question"].map(label).to_vec();
-    gitea.state().org_labels = Some(["vik:old state"].map(label).to_vec());
-    let states = |create: &[&str]| {
-        let create = create.iter().map(|&state| state.to_owned()).collect();
-        gitea.world.call(&Request::States { create })
-    };
+    let Some(world) = world() else { return };
+    world.api.state().labels = ["bug", "vik:todo", "question"].map(label).to_vec();
+    world.api.state().org_labels = Some(["vik:old state"].map(label).to_vec());
     let known = ["closed", "none", "old state", "review", "todo"];
     assert_eq!(
-        states(&[]),
+        world.states(&[]),
         json!({"states": ["closed", "none", "old state", "todo"], "created": []})
     );
     assert_eq!(
-        states(&["todo", "review", "review"]),
+        world.states(&["todo", "review", "review"]),
         json!({"states": known, "created": ["review"]})
     );
-    assert_eq!(states(&["review"]), json!({"states": known, "created": []}));
+    assert_eq!(world.states(&["review"]), json!({"states": known, "created": []}));
 }

@@ -1,11 +1,10 @@
 //! A fake of the API of Gitea, made from its published description.
 
-use std::sync::{Arc, Mutex, MutexGuard};
-
 use serde_json::{Value, json};
 
-use super::{World, cut, days_ago, program};
-use crate::web::{WebRequest, WebResponse, WebServer};
+use super::{World, cut, days_ago, has_python, program};
+use crate::calls::each;
+use crate::web::{Fake, WebRequest, WebResponse};
 
 pub(super) const TOKEN: &str = "gitea-secret";
 
@@ -49,39 +48,22 @@ pub(super) fn issue(number: u64, labels: &[&str], days: i64) -> Value {
     })
 }
 
-pub(super) struct Gitea {
-    pub(super) world: World,
-    pub(super) state: Arc<Mutex<State>>,
+/// Returns the program with its fake; `None` if there is no Python.
+pub(super) fn world() -> Option<World<State>> {
+    if !has_python() {
+        return None;
+    }
+    let api = Fake::start(State::default(), respond);
+    let url = format!("{}/sub/", api.server.url());
+    let variables = [("GITEA_TOKEN", TOKEN), ("GITEA_REPO", "x/y"), ("GITEA_URL", &url)];
+    let tracker = program("gitea", &variables, &["--repo", "o/r"]);
+    Some(World::new(api, tracker, &[TOKEN]))
 }
 
-impl Gitea {
-    pub(super) fn new() -> Self {
-        let state = Arc::new(Mutex::new(State::default()));
-        let shared = Arc::clone(&state);
-        let server = WebServer::start(move |request| respond(&mut shared.lock().unwrap(), request));
-        let url = format!("{}/sub/", server.url());
-        let variables = [("GITEA_TOKEN", TOKEN), ("GITEA_REPO", "x/y"), ("GITEA_URL", &url)];
-        let tracker = program("gitea", &variables, &["--repo", "o/r"]);
-        let secrets = vec![TOKEN.to_owned()];
-        Self {
-            world: World {
-                server,
-                tracker,
-                secrets,
-            },
-            state,
-        }
-    }
-
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap()
-    }
-
-    pub(super) fn labels(&self, at: usize) -> Vec<String> {
-        let labels = self.state().issues[at]["labels"].clone();
-        let name = |label: &Value| label["name"].as_str().unwrap().to_owned();
-        labels.as_array().unwrap().iter().map(name).collect()
-    }
+pub(super) fn labels(world: &World<State>, at: usize) -> Vec<String> {
+    let labels = world.api.state().issues[at]["labels"].clone();
+    let names = each(&labels, "name").into_iter();
+    names.map(|name| name.as_str().unwrap().to_owned()).collect()
 }
 
 fn missing() -> WebResponse {

@@ -1,31 +1,22 @@
 use serde_json::{Value, json};
-use vik_tracker::protocol::{CallError, Protocol, Request};
+use vik_tracker::protocol::Request;
 
-use super::jira_api::{Jira, issue, status};
-use super::{check_protocol, comments, create, has_python, moving, show};
-use crate::alone;
+use super::check_protocol;
+use super::jira_api::{issue, status, world};
+use crate::calls::{comments, create, each, moved, moving, show};
 use crate::web::{Fault, WebResponse};
 
 #[test]
 fn jira_follows_the_protocol() {
-    let _alone = alone();
-    if !has_python() {
-        return;
-    }
-    let jira = Jira::new();
-    jira.state().issues = (1..=6).map(|at| issue(at, "To Do", &["vik"], 90)).collect();
-    jira.state().issues[5]["fields"]["status"] = status("Done");
-    check_protocol(&jira.world, "ENG-1", 6, 1);
+    let Some(world) = world() else { return };
+    world.api.state().issues = (1..=6).map(|at| issue(at, "To Do", &["vik"], 90)).collect();
+    world.api.state().issues[5]["fields"]["status"] = status("Done");
+    check_protocol(&world, "ENG-1", 6, 1);
 }
 
 #[test]
 fn jira_lists_issues_with_all_their_fields() {
-    let _alone = alone();
-    if !has_python() {
-        return;
-    }
-    let jira = Jira::new();
-    let world = &jira.world;
+    let Some(world) = world() else { return };
     let mut issues = vec![
         issue(1, "To Do", &["vik", "bug"], 90),
         issue(2, "To Do", &[], 90),
@@ -44,37 +35,32 @@ fn jira_lists_issues_with_all_their_fields() {
         link("Blocks", "is blocked by", "outwardIssue", "ENG-2", "To Do"),
         link("Relates", "relates to", "inwardIssue", "ENG-3", "In Progress"),
     ]);
-    jira.state().issues = issues;
+    world.api.state().issues = issues;
     assert_eq!(world.ids(false), ["ENG-1", "ENG-3", "ENG-5", "ENG-6"]);
     assert_eq!(
-        jira.state().jql,
+        world.api.state().jql,
         "project = \"ENG\" AND ((labels = \"vik\" AND statusCategory != Done) OR updated >= -14d) \
          ORDER BY created ASC, key ASC"
     );
     assert_eq!(world.ids(true).len(), 6);
-    let list = world.call(&Request::List { all: false });
+    let list = world.list(false);
     assert_eq!(
         list[0],
         json!({
             "id": "ENG-1", "title": "Issue 1", "state": "To Do", "description": "", "priority": 3,
             "created_at": "2020-01-01T00:00:00Z", "updated_at": "2020-01-02T04:04:05Z",
-            "labels": ["bug", "vik"], "url": format!("{}/browse/ENG-1", world.server.url()),
+            "labels": ["bug", "vik"], "url": format!("{}/browse/ENG-1", world.api.server.url()),
             "author": "acc-1", "assignee": "bob@example.com", "blocked_by": ["ENG-6"],
         })
     );
-    let states: Vec<&Value> = list
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|found| &found["state"])
-        .collect();
+    let states = each(&list, "state");
     // The label was taken off, and a closed issue is seen.
     assert_eq!(states, ["To Do", "none", "Done", "In Review"]);
     for (at, id) in world.ids(false).iter().enumerate() {
         assert_eq!(world.call(&show(id)), list[at]);
     }
     // Jira shows an issue that has left the project under its old key.
-    jira.state().issues[1]["key"] = "ENG-20".into();
+    world.api.state().issues[1]["key"] = "ENG-20".into();
     for missing in [
         "ENG-2",
         "ENG-9",
@@ -96,21 +82,15 @@ fn jira_lists_issues_with_all_their_fields() {
 
 #[test]
 fn jira_moves_only_what_no_person_has_moved() {
-    let _alone = alone();
-    if !has_python() {
-        return;
-    }
-    let jira = Jira::new();
-    let world = &jira.world;
-    jira.state().issues = vec![issue(1, "To Do", &["vik"], 0), issue(2, "To Do", &[], 0)];
-    let moved = |is: bool, state: &str| (is, state.to_owned());
+    let Some(world) = world() else { return };
+    world.api.state().issues = vec![issue(1, "To Do", &["vik"], 0), issue(2, "To Do", &[], 0)];
     assert_eq!(
         world.move_issue("ENG-1", "To Do", "In Progress"),
         moved(true, "In Progress")
     );
     let transitions = |number: usize| format!("POST /rest/api/3/issue/ENG-{number}/transitions");
     // No request is between reading the status and changing it.
-    let requests = world.server.take_requests();
+    let requests = world.api.server.take_requests();
     let methods: Vec<_> = requests.iter().map(|request| request.method.as_str()).collect();
     assert_eq!(methods, ["GET", "POST"]);
     assert_eq!(
@@ -119,7 +99,7 @@ fn jira_moves_only_what_no_person_has_moved() {
     );
     assert_eq!(world.changes(), [""; 0]);
     // A person moves it after it was read: the transition is not one of the new status.
-    jira.state().moved_by_person = Some("In Review");
+    world.api.state().moved_by_person = Some("In Review");
     assert_eq!(
         world.move_issue("ENG-1", "In Progress", "Done"),
         moved(false, "In Review")
@@ -150,7 +130,7 @@ fn jira_moves_only_what_no_person_has_moved() {
         "{error}"
     );
     // The transition is refused for another reason.
-    jira.state().moved_by_person = Some("In Review");
+    world.api.state().moved_by_person = Some("In Review");
     let error = world.fails(&moving("ENG-1", "In Review", "Done"), 1);
     assert!(error.contains("illegal workflow operation"), "{error}");
     assert_eq!(
@@ -163,14 +143,9 @@ fn jira_moves_only_what_no_person_has_moved() {
 
 #[test]
 fn jira_creates_once_with_state_and_labels() {
-    let _alone = alone();
-    if !has_python() {
-        return;
-    }
-    let jira = Jira::new();
-    let world = &jira.world;
+    let Some(world) = world() else { return };
     let request = create("k.1", "New", "Text", Some("In Progress"), &["bug"]);
-    let url = format!("{}/browse/ENG-1", world.server.url());
+    let url = format!("{}/browse/ENG-1", world.api.server.url());
     assert_eq!(
         world.call(&request),
         json!({"id": "ENG-1", "created": true, "url": url})
@@ -180,13 +155,11 @@ fn jira_creates_once_with_state_and_labels() {
         json!({"id": "ENG-1", "created": false, "url": url})
     );
     let shown = world.call(&show("ENG-1"));
-    assert_eq!(
-        (&shown["state"], &shown["labels"]),
-        (&json!("In Progress"), &json!(["bug", "vik"]))
-    );
+    assert_eq!(shown["state"], "In Progress");
+    assert_eq!(shown["labels"], json!(["bug", "vik"]));
     // The call was interrupted after the issue was created.
-    jira.state().issues[0] = {
-        let mut created = jira.state().issues[0].clone();
+    world.api.state().issues[0] = {
+        let mut created = world.api.state().issues[0].clone();
         created["fields"]["status"] = status("To Do");
         created["fields"]["labels"] = json!(["bug"]);
         created
@@ -196,10 +169,8 @@ fn jira_creates_once_with_state_and_labels() {
     // Without a state, no stage takes it, whatever its labels are.
     world.call(&create("k.2", "New", "", None, &["vik"]));
     let shown = world.call(&show("ENG-2"));
-    assert_eq!(
-        (&shown["state"], &shown["description"]),
-        (&json!("none"), &json!("<!-- vik:k.2 -->"))
-    );
+    assert_eq!(shown["state"], "none");
+    assert_eq!(shown["description"], "<!-- vik:k.2 -->");
     assert!(world.label("ENG-2", &["vik", "new"], &["x"]));
     assert!(!world.label("ENG-2", &["vik"], &["x"]));
     assert_eq!(world.call(&show("ENG-2"))["labels"], json!(["new", "vik"]));
@@ -207,53 +178,44 @@ fn jira_creates_once_with_state_and_labels() {
 
 #[test]
 fn jira_creates_once_while_the_search_lags() {
-    let _alone = alone();
-    if !has_python() {
-        return;
-    }
     for known in [0, 1, 30, 200] {
-        let jira = Jira::new();
-        let world = &jira.world;
-        jira.state().issues = (1..=known).map(|at| issue(at, "To Do", &[], 90)).collect();
+        let Some(world) = world() else { return };
+        let world = &world;
+        world.api.state().issues = (1..=known).map(|at| issue(at, "To Do", &[], 90)).collect();
         // The issue was created, but the program was killed before it had the answer.
-        world.server.fail_when(Fault::CloseAfterwards, |request| {
+        world.api.server.fail_when(Fault::CloseAfterwards, |request| {
             request.path.ends_with("/issue") && request.method == "POST"
         });
         let request = create("k.1", "New", "Text", None, &[]);
-        let error = world.tracker.call(&request).unwrap_err();
-        assert!(
-            matches!(error, CallError::Later { wait, .. } if wait.as_secs() == 60),
-            "{error:?}"
-        );
-        world.server.recover();
+        assert_eq!(world.wait(&request), 60);
+        world.api.server.recover();
         // Others have created issues meanwhile, and the search has none of all these.
         for other in 2..10 {
-            jira.state().issues.push(issue(known + other, "To Do", &[], 0));
+            world
+                .api
+                .state()
+                .issues
+                .push(issue(known + other, "To Do", &[], 0));
         }
-        jira.state().lag = 9;
+        world.api.state().lag = 9;
         let id = format!("ENG-{}", known + 1);
         let found = world.call(&request);
         assert_eq!((&found["id"], &found["created"]), (&json!(id), &json!(false)));
         // The search has a later issue, but not this one.
-        jira.state().lag = 0;
-        let missing = jira.state().issues.remove(known);
-        jira.state().issues.push(missing);
-        jira.state().lag = 1;
+        world.api.state().lag = 0;
+        let missing = world.api.state().issues.remove(known);
+        world.api.state().issues.push(missing);
+        world.api.state().lag = 1;
         assert_eq!(world.call(&request)["created"], false);
-        assert_eq!(jira.state().issues.len(), known + 9);
+        assert_eq!(world.api.state().issues.len(), known + 9);
     }
 }
 
 #[test]
 fn jira_texts_that_are_too_long_end_with_a_note() {
-    let _alone = alone();
-    if !has_python() {
-        return;
-    }
-    let jira = Jira::new();
-    let world = &jira.world;
+    let Some(world) = world() else { return };
     let created = |title: &str, body: &str| {
-        let key = format!("k.{}", jira.state().issues.len());
+        let key = format!("k.{}", world.api.state().issues.len());
         let id = world.call(&create(&key, title, body, None, &[]))["id"].clone();
         let shown = world.call(&show(id.as_str().unwrap()));
         let text = shown["description"].as_str().unwrap().to_owned();
@@ -288,11 +250,7 @@ fn jira_texts_that_are_too_long_end_with_a_note() {
 
 #[test]
 fn jira_documents_become_markdown() {
-    let _alone = alone();
-    if !has_python() {
-        return;
-    }
-    let jira = Jira::new();
+    let Some(world) = world() else { return };
     let text = |text: &str| json!({"type": "text", "text": text});
     let with = |kind: &str, content: Value| json!({"type": kind, "content": content});
     let paragraph = |content: &str| with("paragraph", json!([text(content)]));
@@ -324,36 +282,27 @@ fn jira_documents_become_markdown() {
     ]});
     let mut found = issue(1, "To Do", &["vik"], 0);
     found["fields"]["description"] = description;
-    jira.state().issues = vec![found];
-    let shown = jira.world.call(&show("ENG-1"));
+    world.api.state().issues = vec![found];
+    let shown = world.call(&show("ENG-1"));
     let expected = "## Title\n\nsee [here](https://x.example)\n**bold** @Ann\n\n- one\n  1. first\n- two\n\n\
                     ```sh\na\n  b\n```\n\n> said\n\n---\n\nkept\n\n| a | b |";
     assert_eq!(shown["description"], expected);
-    assert!(jira.world.comment("ENG-1", "k", "a\n\n\nb"));
-    let found = jira.world.call(&comments("ENG-1"));
-    assert_eq!(
-        (&found[0]["body"], &found[0]["author"]),
-        (&json!("a\n\n\nb\n\n<!-- vik:k -->"), &json!("vik@example.com"))
-    );
+    assert!(world.comment("ENG-1", "k", "a\n\n\nb"));
+    let found = world.call(&comments("ENG-1"));
+    assert_eq!(found[0]["body"], "a\n\n\nb\n\n<!-- vik:k -->");
+    assert_eq!(found[0]["author"], "vik@example.com");
     assert_eq!(
         found[0]["url"],
-        format!("{}/browse/ENG-1?focusedCommentId=1", jira.world.server.url())
+        format!("{}/browse/ENG-1?focusedCommentId=1", world.api.server.url())
     );
 }
 
 #[test]
 fn jira_limits_name_the_time_to_wait() {
-    let _alone = alone();
-    if !has_python() {
-        return;
-    }
-    let jira = Jira::new();
+    let Some(world) = world() else { return };
     let reset = (jiff::Timestamp::now() + jiff::SignedDuration::from_secs(300)).strftime("%Y-%m-%dT%H:%MZ");
     let response = WebResponse::json(429, &Value::Null).with_header("X-RateLimit-Reset", &reset.to_string());
-    jira.world.server.fail_after(0, Fault::Respond(response));
-    let error = jira.world.tracker.call(&show("ENG-1")).unwrap_err();
-    let CallError::Later { wait, .. } = error else {
-        panic!("{error:?}")
-    };
-    assert!((200..=300).contains(&wait.as_secs()), "{wait:?}");
+    world.api.server.fail_after(0, Fault::Respond(response));
+    let wait = world.wait(&show("ENG-1"));
+    assert!((200..=300).contains(&wait), "{wait}");
 }

@@ -1,11 +1,9 @@
 //! A fake of the API of Jira, made from its published description.
 
-use std::sync::{Arc, Mutex, MutexGuard};
-
 use serde_json::{Value, json};
 
-use super::{World, cut, days_ago, program};
-use crate::web::{WebRequest, WebResponse, WebServer};
+use super::{World, cut, days_ago, has_python, program};
+use crate::web::{Fake, WebRequest, WebResponse};
 
 const TOKEN: &str = "jira-secret";
 /// The mail address, a colon and the token, in Base64.
@@ -51,38 +49,21 @@ pub(super) fn issue(number: usize, name: &str, labels: &[&str], days: i64) -> Va
     }})
 }
 
-pub(super) struct Jira {
-    pub(super) world: World,
-    pub(super) state: Arc<Mutex<State>>,
-}
-
-impl Jira {
-    pub(super) fn new() -> Self {
-        let state = Arc::new(Mutex::new(State::default()));
-        let shared = Arc::clone(&state);
-        let server = WebServer::start(move |request| respond(&mut shared.lock().unwrap(), request));
-        let url = server.url();
-        let variables = [
-            ("JIRA_EMAIL", "ann@example.com"),
-            ("JIRA_API_TOKEN", TOKEN),
-            ("JIRA_BASE_URL", &url),
-            ("JIRA_PROJECT", "ENG"),
-        ];
-        let tracker = program("jira", &variables, &[]);
-        let secrets = vec![TOKEN.to_owned(), PAIR.to_owned()];
-        Self {
-            world: World {
-                server,
-                tracker,
-                secrets,
-            },
-            state,
-        }
+/// Returns the program with its fake; `None` if there is no Python.
+pub(super) fn world() -> Option<World<State>> {
+    if !has_python() {
+        return None;
     }
-
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap()
-    }
+    let api = Fake::start(State::default(), respond);
+    let url = api.server.url();
+    let variables = [
+        ("JIRA_EMAIL", "ann@example.com"),
+        ("JIRA_API_TOKEN", TOKEN),
+        ("JIRA_BASE_URL", &url),
+        ("JIRA_PROJECT", "ENG"),
+    ];
+    let tracker = program("jira", &variables, &[]);
+    Some(World::new(api, tracker, &[TOKEN, PAIR]))
 }
 
 fn respond(state: &mut State, request: &WebRequest) -> WebResponse {
@@ -221,10 +202,8 @@ fn of_issue(state: &mut State, at: usize, method: &str, below: &[&str], request:
             )
         }
         ("POST", ["comment"]) => {
-            assert_eq!(
-                (&body["body"]["type"], &body["body"]["version"]),
-                (&json!("doc"), &json!(1))
-            );
+            assert_eq!(body["body"]["type"], "doc");
+            assert_eq!(body["body"]["version"], 1);
             let id = (state.comments.len() + 1).to_string();
             let comment = json!({"id": id, "author": {"accountId": "acc-2", "emailAddress": "vik@example.com"},
                 "body": body["body"], "created": time(0)});

@@ -1,34 +1,25 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
-use vik_tracker::protocol::{CallError, Protocol, Request};
+use vik_tracker::protocol::{Protocol, Request};
 
-use super::linear_api::{KEY, Linear, blocks, complexity, issue, state_of};
-use super::{check_protocol, create, has_python, moving, program, show};
-use crate::alone;
+use super::linear_api::{KEY, blocks, complexity, inputs, issue, state_of, world};
+use super::{check_protocol, program};
+use crate::calls::{create, each, moved, moving, show};
 use crate::web::{Fault, WebResponse};
 
 #[test]
 fn linear_follows_the_protocol() {
-    let _alone = alone();
-    if !has_python() {
-        return;
-    }
-    let linear = Linear::new();
+    let Some(world) = world() else { return };
     // One old and closed.
-    linear.state().issues = (1..=6).map(|at| issue(at, "Todo", &["vik"], 90)).collect();
-    linear.state().issues[5]["state"] = state_of("Done");
-    check_protocol(&linear.world, "ENG-1", 6, 1);
+    world.api.state().issues = (1..=6).map(|at| issue(at, "Todo", &["vik"], 90)).collect();
+    world.api.state().issues[5]["state"] = state_of("Done");
+    check_protocol(&world, "ENG-1", 6, 1);
 }
 
 #[test]
 fn linear_lists_issues_with_all_their_fields() {
-    let _alone = alone();
-    if !has_python() {
-        return;
-    }
-    let linear = Linear::new();
-    let world = &linear.world;
+    let Some(world) = world() else { return };
     let mut issues: Vec<Value> = vec![
         issue(1, "Todo", &["vik", "bug"], 90),
         issue(2, "Todo", &[], 90),
@@ -59,13 +50,13 @@ fn linear_lists_issues_with_all_their_fields() {
     let mut relations = vec![blocks("ENG-1", "related", "Todo"); 5];
     relations.push(blocks("ENG-2", "blocks", "Todo"));
     issues[4]["inverseRelations"] = relations.into();
-    linear.state().issues = issues;
+    world.api.state().issues = issues;
     assert_eq!(world.ids(false), ["ENG-1", "ENG-3", "ENG-5", "ENG-6", "ENG-8"]);
     assert_eq!(
         world.ids(true),
         ["ENG-1", "ENG-2", "ENG-3", "ENG-4", "ENG-5", "ENG-6", "ENG-8"]
     );
-    let list = world.call(&Request::List { all: false });
+    let list = world.list(false);
     assert_eq!(
         list[0],
         json!({
@@ -75,12 +66,7 @@ fn linear_lists_issues_with_all_their_fields() {
             "author": "ann@example.com", "assignee": "bob@example.com", "blocked_by": ["ENG-3", "ENG-8"],
         })
     );
-    let states: Vec<&Value> = list
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|found| &found["state"])
-        .collect();
+    let states = each(&list, "state");
     // The label was taken off, closed issues are seen, and a label may be anywhere.
     assert_eq!(states, ["Todo", "none", "Done", "Canceled", "Todo"]);
     assert_eq!(list[4]["labels"].as_array().unwrap().len(), 51);
@@ -119,64 +105,54 @@ fn linear_counts_the_points_of_queries() {
 
 #[test]
 fn linear_lists_cost_what_the_page_states() {
-    let _alone = alone();
-    if !has_python() {
-        return;
-    }
-    let linear = Linear::new();
-    linear.state().issues = vec![issue(1, "Todo", &["vik"], 0)];
-    linear.world.ids(false);
-    let points = linear.state().points;
+    let Some(world) = world() else { return };
+    world.api.state().issues = vec![issue(1, "Todo", &["vik"], 0)];
+    world.ids(false);
+    let points = world.api.state().points;
     assert!((1800.0..1900.0).contains(&points), "{points}");
-    linear.world.call(&show("ENG-1"));
-    let points = linear.state().points;
+    world.call(&show("ENG-1"));
+    let points = world.api.state().points;
     assert!(points < 1900.0, "{points}");
 }
 
 #[test]
 fn linear_moves_only_what_no_person_has_moved() {
-    let _alone = alone();
-    if !has_python() {
-        return;
-    }
-    let linear = Linear::new();
-    let world = &linear.world;
-    linear.state().issues = vec![issue(1, "Todo", &["vik"], 0), issue(2, "Todo", &[], 0)];
-    linear.state().labels = vec![
+    let Some(world) = world() else { return };
+    world.api.state().issues = vec![issue(1, "Todo", &["vik"], 0), issue(2, "Todo", &[], 0)];
+    world.api.state().labels = vec![
         json!({"id": "l-other", "name": "vik", "team": null}),
         json!({"id": "l-vik", "name": "vik", "team": {"key": "ENG"}}),
     ];
-    let moved = |is: bool, state: &str| (is, state.to_owned());
     assert_eq!(
         world.move_issue("ENG-1", "Todo", "In Review"),
         moved(true, "In Review")
     );
-    assert_eq!(linear.inputs(), [json!({"stateId": "s3"})]);
+    assert_eq!(inputs(&world), [json!({"stateId": "s3"})]);
     assert_eq!(
         world.move_issue("ENG-1", "Todo", "Done"),
         moved(false, "In Review")
     );
-    linear.state().moved_by_person = Some("Canceled");
+    world.api.state().moved_by_person = Some("Canceled");
     assert_eq!(
         world.move_issue("ENG-1", "In Review", "Done"),
         moved(false, "Canceled")
     );
-    assert_eq!(linear.inputs(), [Value::Null; 0]);
-    linear.state().issues[0]["state"] = state_of("In Review");
+    assert_eq!(inputs(&world), [Value::Null; 0]);
+    world.api.state().issues[0]["state"] = state_of("In Review");
     // Without the label, an issue is in no state of the team; both change at once.
     assert_eq!(world.move_issue("ENG-2", "Todo", "Done"), moved(false, "none"));
-    assert_eq!(linear.inputs(), [Value::Null; 0]);
+    assert_eq!(inputs(&world), [Value::Null; 0]);
     assert_eq!(
         world.move_issue("ENG-2", "none", "In Progress"),
         moved(true, "In Progress")
     );
     let input = json!({"stateId": "s2", "addedLabelIds": ["l-vik"]});
-    assert_eq!(linear.inputs(), [input]);
+    assert_eq!(inputs(&world), [input]);
     assert_eq!(
         world.move_issue("ENG-2", "In Progress", "none"),
         moved(true, "none")
     );
-    assert_eq!(linear.inputs(), [json!({"removedLabelIds": ["l-vik"]})]);
+    assert_eq!(inputs(&world), [json!({"removedLabelIds": ["l-vik"]})]);
     let error = world.fails(&moving("ENG-1", "In Review", "Shipped"), 1);
     assert!(
         error.contains("no state `Shipped`; it has: Backlog, Todo"),
@@ -192,13 +168,8 @@ fn linear_moves_only_what_no_person_has_moved() {
 
 #[test]
 fn linear_creates_once_with_state_and_labels() {
-    let _alone = alone();
-    if !has_python() {
-        return;
-    }
-    let linear = Linear::new();
-    let world = &linear.world;
-    linear.state().labels = vec![json!({"id": "l-bug", "name": "bug", "team": null})];
+    let Some(world) = world() else { return };
+    world.api.state().labels = vec![json!({"id": "l-bug", "name": "bug", "team": null})];
     let request = create("k.1", "New", "Text", Some("Todo"), &["bug", "new"]);
     let url = "https://linear.app/x/issue/ENG-1";
     assert_eq!(
@@ -210,35 +181,27 @@ fn linear_creates_once_with_state_and_labels() {
         json!({"id": "ENG-1", "created": false, "url": url})
     );
     let shown = world.call(&show("ENG-1"));
-    assert_eq!(
-        (&shown["state"], &shown["labels"]),
-        (&json!("Todo"), &json!(["bug", "new", "vik"]))
-    );
+    assert_eq!(shown["state"], "Todo");
+    assert_eq!(shown["labels"], json!(["bug", "new", "vik"]));
     // Without a state, no stage takes it, whatever its labels are.
     world.call(&create("k.2", "New", "", None, &["vik"]));
     let shown = world.call(&show("ENG-2"));
-    assert_eq!(
-        (&shown["state"], &shown["description"]),
-        (&json!("none"), &json!("<!-- vik:k.2 -->"))
-    );
+    assert_eq!(shown["state"], "none");
+    assert_eq!(shown["description"], "<!-- vik:k.2 -->");
     assert!(world.label("ENG-2", &["vik", "a b"], &["x"]));
     assert!(!world.label("ENG-2", &["vik"], &["x"]));
     assert_eq!(world.call(&show("ENG-2"))["labels"], json!(["a b", "vik"]));
     // A person has deleted the text with the mark, or the editor has changed it.
     assert!(world.comment("ENG-1", "k", "x"));
-    linear.state().comments[0].1["body"] = "x".into();
+    world.api.state().comments[0].1["body"] = "x".into();
     assert!(!world.comment("ENG-1", "k", "x"));
     world.fails(&create("k.3", "New", "", Some("Shipped"), &[]), 1);
-    assert_eq!(linear.state().issues.len(), 2);
+    assert_eq!(world.api.state().issues.len(), 2);
 }
 
 #[test]
 fn linear_limits_name_the_time_to_wait() {
-    let _alone = alone();
-    if !has_python() {
-        return;
-    }
-    let linear = Linear::new();
+    let Some(world) = world() else { return };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + Duration::from_secs(90);
     let later = (now + Duration::from_secs(900)).as_millis().to_string();
     let body = json!({"errors": [{"message": "slow down", "extensions": {"code": "RATELIMITED"}}]});
@@ -248,23 +211,16 @@ fn linear_limits_name_the_time_to_wait() {
         .with_header("X-RateLimit-Complexity-Remaining", "0")
         .with_header("X-RateLimit-Complexity-Reset", &now.as_millis().to_string());
     for (response, expected) in [(response, 60..=90), (WebResponse::json(400, &body), 60..=60)] {
-        linear.world.server.fail_after(0, Fault::Respond(response));
-        let error = linear.world.tracker.call(&show("ENG-1")).unwrap_err();
-        let CallError::Later { wait, .. } = error else {
-            panic!("{error:?}")
-        };
-        assert!(expected.contains(&wait.as_secs()), "{wait:?}");
+        world.api.server.fail_after(0, Fault::Respond(response));
+        let wait = world.wait(&show("ENG-1"));
+        assert!(expected.contains(&wait), "{wait}");
     }
 }
 
 #[test]
 fn linear_with_a_wrong_team_or_key_is_a_failure() {
-    let _alone = alone();
-    if !has_python() {
-        return;
-    }
-    let linear = Linear::new();
-    let url = format!("{}/graphql", linear.world.server.url());
+    let Some(world) = world() else { return };
+    let url = format!("{}/graphql", world.api.server.url());
     let tracker = |key: &str| {
         let variables = [
             ("LINEAR_API_KEY", key),

@@ -1,11 +1,9 @@
 //! A fake of the API of Linear, made from its published description.
 
-use std::sync::{Arc, Mutex, MutexGuard};
-
 use serde_json::{Value, json};
 
-use super::{World, cut, days_ago, program};
-use crate::web::{WebRequest, WebResponse, WebServer};
+use super::{World, cut, days_ago, has_python, program};
+use crate::web::{Fake, WebRequest, WebResponse};
 
 pub(super) const KEY: &str = "lin_api_secret";
 /// The most points that Linear permits for a query.
@@ -58,46 +56,29 @@ pub(super) fn blocks(blocker: &str, kind: &str, state: &str) -> Value {
     json!({"type": kind, "issue": {"identifier": blocker, "state": state_of(state)}})
 }
 
-pub(super) struct Linear {
-    pub(super) world: World,
-    pub(super) state: Arc<Mutex<State>>,
+/// Returns the program with its fake; `None` if there is no Python.
+pub(super) fn world() -> Option<World<State>> {
+    if !has_python() {
+        return None;
+    }
+    let api = Fake::start(State::default(), respond);
+    let url = format!("{}/graphql", api.server.url());
+    let variables = [
+        ("LINEAR_API_KEY", KEY),
+        ("LINEAR_TEAM", "ENG"),
+        ("LINEAR_URL", &url),
+    ];
+    let tracker = program("linear", &variables, &[]);
+    Some(World::new(api, tracker, &[KEY]))
 }
 
-impl Linear {
-    pub(super) fn new() -> Self {
-        let state = Arc::new(Mutex::new(State::default()));
-        let shared = Arc::clone(&state);
-        let server = WebServer::start(move |request| respond(&mut shared.lock().unwrap(), request));
-        let url = format!("{}/graphql", server.url());
-        let variables = [
-            ("LINEAR_API_KEY", KEY),
-            ("LINEAR_TEAM", "ENG"),
-            ("LINEAR_URL", &url),
-        ];
-        let tracker = program("linear", &variables, &[]);
-        let secrets = vec![KEY.to_owned()];
-        Self {
-            world: World {
-                server,
-                tracker,
-                secrets,
-            },
-            state,
-        }
-    }
-
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap()
-    }
-
-    /// Returns the inputs of the mutations since the last call.
-    pub(super) fn inputs(&self) -> Vec<Value> {
-        let requests = self.world.server.take_requests();
-        let inputs = requests
-            .iter()
-            .map(|request| request.body["variables"]["input"].clone());
-        inputs.filter(|input| !input.is_null()).collect()
-    }
+/// Returns the inputs of the mutations since the last call.
+pub(super) fn inputs(world: &World<State>) -> Vec<Value> {
+    let requests = world.api.server.take_requests();
+    let inputs = requests
+        .iter()
+        .map(|request| request.body["variables"]["input"].clone());
+    inputs.filter(|input| !input.is_null()).collect()
 }
 
 fn respond(state: &mut State, request: &WebRequest) -> WebResponse {

@@ -14,119 +14,38 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use vik_tracker::conformance::{Options, Subject, test};
-use vik_tracker::protocol::{CallError, IssueDraft, MessageBody, ProgramTracker, Protocol, Request};
+use vik_tracker::protocol::{ProgramTracker, Request};
 
 use crate::alone;
-use crate::web::{Fault, WebResponse, WebServer};
+use crate::calls::{self, comment, comments, create, moving, show};
+use crate::web::{Fake, Fault, WebResponse, WebServer};
 
 /// A text that is harmful wherever it is not only data.
 const HOSTILE: &str =
     "'; rm -rf ~ #\"\\ $(id) `id` {{ x }} %2e%2e/../ <!-- vik:k --> é\u{1F980} &amp; \\u0041 \"}]";
 const NAMES: [&str; 3] = ["linear", "jira", "gitea"];
+/// The settings of all programs.
+const VARIABLES: [(&str, &str); 7] = [
+    ("LINEAR_API_KEY", "secret-1"),
+    ("LINEAR_TEAM", "ENG"),
+    ("JIRA_EMAIL", "a@example.com"),
+    ("JIRA_API_TOKEN", "secret-1"),
+    ("JIRA_PROJECT", "ENG"),
+    ("GITEA_TOKEN", "secret-1"),
+    ("GITEA_REPO", "o/r"),
+];
 
 /// A program, and the fake of its API.
-pub struct World {
-    pub server: WebServer,
-    pub tracker: ProgramTracker,
-    /// What no message may contain.
-    pub secrets: Vec<String>,
-}
+type World<S> = calls::World<Fake<S>, ProgramTracker>;
 
-impl World {
-    /// Calls the program, which must succeed.
-    #[track_caller]
-    pub fn call(&self, request: &Request) -> Value {
-        self.tracker
-            .call(request)
-            .unwrap_or_else(|error| panic!("{request:?}: {error}"))
-    }
-
-    /// Calls the program, which must fail with this exit code.
-    #[track_caller]
-    pub fn fails(&self, request: &Request, code: u8) -> String {
-        let error = self.tracker.call(request).unwrap_err();
-        assert_eq!(error.exit_code(), code, "{request:?}: {error}");
-        error.to_string()
-    }
-
-    /// Returns the ids of a list.
-    #[track_caller]
-    pub fn ids(&self, all: bool) -> Vec<String> {
-        let list = self.call(&Request::List { all });
-        let id = |issue: &Value| issue["id"].as_str().unwrap().to_owned();
-        list.as_array().unwrap().iter().map(id).collect()
-    }
-
-    #[track_caller]
-    pub fn move_issue(&self, id: &str, from: &str, to: &str) -> (bool, String) {
-        let moved = self.call(&moving(id, from, to));
-        (
-            moved["moved"].as_bool().unwrap(),
-            moved["state"].as_str().unwrap().to_owned(),
-        )
-    }
-
-    /// Adds a comment. Returns whether it was created.
-    #[track_caller]
-    pub fn comment(&self, id: &str, key: &str, body: &str) -> bool {
-        let request = Request::Comment {
-            id: id.to_owned(),
-            key: key.to_owned(),
-            input: MessageBody {
-                body: body.to_owned(),
-            },
-        };
-        self.call(&request)["created"].as_bool().unwrap()
-    }
-
-    #[track_caller]
-    pub fn label(&self, id: &str, add: &[&str], remove: &[&str]) -> bool {
-        let owned = |labels: &[&str]| labels.iter().map(|&label| label.to_owned()).collect();
-        let request = Request::Label {
-            id: id.to_owned(),
-            add: owned(add),
-            remove: owned(remove),
-        };
-        self.call(&request)["changed"].as_bool().unwrap()
-    }
-
+impl<S> World<S> {
     /// Returns `METHOD PATH` of the requests since the last call that were not only reading.
-    pub fn changes(&self) -> Vec<String> {
-        let requests = self.server.take_requests();
+    fn changes(&self) -> Vec<String> {
+        let requests = self.api.server.take_requests().into_iter();
         requests
-            .into_iter()
             .filter(|request| request.method != "GET")
             .map(|request| format!("{} {}", request.method, request.target))
             .collect()
-    }
-}
-
-pub fn moving(id: &str, from: &str, to: &str) -> Request {
-    Request::Move {
-        id: id.to_owned(),
-        from: from.to_owned(),
-        to: to.to_owned(),
-    }
-}
-
-pub fn show(id: &str) -> Request {
-    Request::Show { id: id.to_owned() }
-}
-
-pub fn comments(id: &str) -> Request {
-    Request::Comments { id: id.to_owned() }
-}
-
-pub fn create(key: &str, title: &str, body: &str, state: Option<&str>, labels: &[&str]) -> Request {
-    Request::Create {
-        key: key.to_owned(),
-        input: IssueDraft {
-            title: title.to_owned(),
-            body: body.to_owned(),
-            state: state.map(str::to_owned),
-            labels: labels.iter().map(|&label| label.to_owned()).collect(),
-        },
     }
 }
 
@@ -147,7 +66,8 @@ fn path(name: &str) -> PathBuf {
 }
 
 /// Returns whether the programs can run. Where all tests must run, Python must be there.
-pub fn has_python() -> bool {
+fn has_python() -> bool {
+    let _alone = alone();
     let found = Command::new("python3").arg("--version").output();
     if found.is_ok_and(|output| output.status.success()) {
         return true;
@@ -170,22 +90,15 @@ pub fn program(name: &str, variables: &[(&str, &str)], options: &[&str]) -> Prog
 
 /// Checks everything that all trackers have in common. The world has at least three pages of open
 /// issues, `count` issues in all, and issue `id`, whose state is not `none`.
-fn check_protocol(world: &World, id: &str, count: usize, skipped: usize) {
-    let options = Options {
-        subject: Subject::Create,
-        state: None,
-        count: Some(count + 1),
-        unique: "u1".to_owned(),
-    };
-    let report = test(&world.tracker, &options);
-    assert!(report.passed, "{:#?}", report.checks);
+fn check_protocol<S>(world: &World<S>, id: &str, count: usize, skipped: usize) {
+    let report = world.conformance(count + 1);
     assert_eq!(report.count(vik_tracker::conformance::Status::Skipped), skipped);
     check_texts(world, id);
     check_faults(world, id);
 }
 
 /// Checks that texts remain what they are.
-fn check_texts(world: &World, id: &str) {
+fn check_texts<S>(world: &World<S>, id: &str) {
     let body = format!("{HOSTILE}\n\n\n\t- {HOSTILE}");
     assert!(world.comment(id, "k", &body));
     assert!(!world.comment(id, "k", &body));
@@ -209,21 +122,17 @@ fn check_texts(world: &World, id: &str) {
             "move" => moving(&id, "a", "b"),
             _ => comments(&id),
         };
-        world.server.take_requests();
+        world.api.server.take_requests();
         world.fails(&request, 66);
-        assert!(world.server.take_requests().is_empty(), "{name}");
+        assert!(world.api.server.take_requests().is_empty(), "{name}");
     }
     assert!(!world.move_issue(id, HOSTILE, "none").0);
 }
 
 /// Checks the exit codes for refusals, broken connections and redirects.
-fn check_faults(world: &World, id: &str) {
+fn check_faults<S>(world: &World<S>, id: &str) {
     let list = Request::List { all: false };
     let refusal = |status: u16| WebResponse::json(status, &json!({"message": world.secrets.concat()}));
-    let wait = |request: &Request| match world.tracker.call(request).unwrap_err() {
-        CallError::Later { wait, .. } => wait.as_secs(),
-        error => panic!("{request:?}: {error:?}"),
-    };
     for (status, header, expected) in [
         (429, Some("17"), 17),
         (503, Some("5"), 5),
@@ -236,19 +145,19 @@ fn check_faults(world: &World, id: &str) {
             response = response.with_header("Retry-After", seconds);
         }
         // Not the first request: an incomplete list is never printed.
-        world.server.fail_after(1, Fault::Respond(response));
-        assert_eq!(wait(&list), expected, "{status}");
+        world.api.server.fail_after(1, Fault::Respond(response));
+        assert_eq!(world.wait(&list), expected, "{status}");
     }
     for fault in [Fault::Close, Fault::Truncate] {
-        world.server.fail_after(1, fault);
-        assert_eq!(wait(&list), 0);
+        world.api.server.fail_after(1, fault);
+        assert_eq!(world.wait(&list), 0);
     }
-    world.server.fail_after(0, Fault::Respond(refusal(404)));
+    world.api.server.fail_after(0, Fault::Respond(refusal(404)));
     world.fails(&list, 1);
     // A redirect does not take the token to another server.
     let other = WebServer::start(|_| WebResponse::json(200, &Value::Null));
     let redirect = WebResponse::json(307, &Value::Null).with_header("Location", &other.url());
-    world.server.fail_after(0, Fault::Respond(redirect));
+    world.api.server.fail_after(0, Fault::Respond(redirect));
     world.fails(&show(id), 1);
     assert!(other.take_requests().is_empty());
     // Messages of the server that repeat the token.
@@ -256,31 +165,24 @@ fn check_faults(world: &World, id: &str) {
         let secret = world.secrets.join(" ");
         let body = json!({"message": secret, "errorMessages": [secret], "errors": [{"message": secret}]});
         world
+            .api
             .server
             .fail_after(0, Fault::Respond(WebResponse::json(status, &body)));
-        let error = world.tracker.call(&show(id)).unwrap_err();
-        assert_eq!(error.exit_code(), if status < 429 { 1 } else { 75 });
-        for secret in &world.secrets {
-            assert!(!error.to_string().contains(secret), "{error}");
-        }
+        world.fails(&show(id), if status < 429 { 1 } else { 75 });
     }
     world
+        .api
         .server
         .fail_after(0, Fault::Respond(WebResponse::json(200, &json!(["unexpected"]))));
     world.fails(&show(id), 1);
     // The change was made, but its response was lost: a repeated call finds that out.
-    world.server.recover();
+    world.api.server.recover();
     let commented = world.call(&comments(id)).as_array().unwrap().len();
-    world.server.fail_when(Fault::CloseAfterwards, |request| {
+    world.api.server.fail_when(Fault::CloseAfterwards, |request| {
         request.text.contains("<!-- vik:lost -->")
     });
-    let request = Request::Comment {
-        id: id.to_owned(),
-        key: "lost".to_owned(),
-        input: MessageBody { body: "x".to_owned() },
-    };
-    assert_eq!(wait(&request), 0);
-    world.server.recover();
+    assert_eq!(world.wait(&comment(id, "lost", "x")), 0);
+    world.api.server.recover();
     assert!(!world.comment(id, "lost", "x"));
     let found = world.call(&comments(id)).as_array().unwrap().len();
     assert_eq!(found, commented + 1);
@@ -304,10 +206,10 @@ fn run(name: &str, variables: &[(&str, &str)], args: &[&str]) -> (i32, String) {
 
 #[test]
 fn programs_compile_and_explain_themselves() {
-    let _alone = alone();
     if !has_python() {
         return;
     }
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     for name in NAMES {
         let output = Command::new("python3")
@@ -339,10 +241,10 @@ fn programs_share_the_part_about_the_protocol() {
 
 #[test]
 fn programs_warn_once_when_little_of_a_limit_is_left() {
-    let _alone = alone();
     if !has_python() {
         return;
     }
+    let _alone = alone();
     // In the middle of a minute, so that the minute is certain.
     let reset = jiff::Timestamp::now().as_second() / 60 * 60 + 5430;
     let until = jiff::Timestamp::from_second(reset).unwrap().strftime("%H:%M");
@@ -371,17 +273,8 @@ fn programs_warn_once_when_little_of_a_limit_is_left() {
                 .with_header(&format!("{prefix}-Remaining"), remaining)
                 .with_header(&format!("{prefix}-Reset"), &reset);
             let server = WebServer::start(move |_| response.clone());
-            let variables = [
-                ("LINEAR_API_KEY", "secret-1"),
-                ("LINEAR_TEAM", "ENG"),
-                ("JIRA_EMAIL", "a@example.com"),
-                ("JIRA_API_TOKEN", "secret-1"),
-                ("JIRA_PROJECT", "ENG"),
-                ("GITEA_TOKEN", "secret-1"),
-                ("GITEA_REPO", "o/r"),
-            ];
             // Gitea gets two requests.
-            let (code, text) = run(name, &variables, &["--url", &server.url(), "list"]);
+            let (code, text) = run(name, &VARIABLES, &["--url", &server.url(), "list"]);
             assert_eq!((code, text), (0, format!("[]\n{expected}")), "{name}");
         }
     }
@@ -389,22 +282,13 @@ fn programs_warn_once_when_little_of_a_limit_is_left() {
 
 #[test]
 fn programs_refuse_invalid_settings_and_arguments() {
-    let _alone = alone();
     if !has_python() {
         return;
     }
-    let variables = [
-        ("LINEAR_API_KEY", "secret-1"),
-        ("LINEAR_TEAM", "ENG"),
-        ("JIRA_EMAIL", "a@example.com"),
-        ("JIRA_API_TOKEN", "secret-1"),
-        ("JIRA_PROJECT", "ENG"),
-        ("GITEA_TOKEN", "secret-1"),
-        ("GITEA_REPO", "o/r"),
-    ];
+    let _alone = alone();
     for name in NAMES {
         let fails = |code: i32, args: &[&str]| {
-            let (found, text) = run(name, &variables, args);
+            let (found, text) = run(name, &VARIABLES, args);
             assert_eq!(found, code, "{name} {args:?}: {text}");
             assert!(
                 !text.contains("Traceback") && !text.contains("secret-1"),
@@ -448,11 +332,11 @@ fn programs_refuse_invalid_settings_and_arguments() {
             fails(2, &["pull_request", "status", "x"]);
         }
         // Without a setting, the message names it.
-        for (missing, _) in variables {
+        for (missing, _) in VARIABLES {
             if !missing.starts_with(&name.to_uppercase()) {
                 continue;
             }
-            let others: Vec<_> = variables
+            let others: Vec<_> = VARIABLES
                 .into_iter()
                 .filter(|(known, _)| *known != missing)
                 .collect();
@@ -476,7 +360,7 @@ fn programs_refuse_invalid_settings_and_arguments() {
     ] {
         let (code, text) = run(
             name,
-            &variables,
+            &VARIABLES,
             &["--url", "http://127.0.0.1:1", option, value, "list"],
         );
         assert_eq!(code, 1, "{value}: {text}");
