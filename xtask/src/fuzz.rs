@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use clap::Args;
 
-use crate::repo::{self, TaskResult};
+use crate::repo::{self, Context as _, TaskResult};
 
 /// The flags that give libFuzzer its coverage.
 const COVERAGE: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
@@ -122,7 +122,7 @@ fn run_target(fuzz: &Path, programs: &Path, name: &str, args: &FuzzArgs) -> Task
     let corpus = fuzz.join("corpus").join(name);
     let artifacts = fuzz.join("artifacts").join(name);
     for folder in [&corpus, &artifacts] {
-        std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        std::fs::create_dir_all(folder).context(folder.display())?;
     }
     let mut prefix = OsString::from("-artifact_prefix=");
     prefix.push(artifacts.join(""));
@@ -140,7 +140,7 @@ fn run_target(fuzz: &Path, programs: &Path, name: &str, args: &FuzzArgs) -> Task
         .arg(&corpus)
         .stdin(Stdio::null())
         .output()
-        .map_err(|error| format!("cannot start it: {error}"))?;
+        .context("cannot start it")?;
     let log = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
         let end: Vec<&str> = log.lines().rev().take(40).collect();

@@ -1,10 +1,23 @@
 //! The repository, and programs that run in it.
 
+use std::fmt::Display;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The result of a task: an error is one sentence or several lines for a person.
 pub type TaskResult<T = ()> = Result<T, String>;
+
+/// Adds to an error what failed.
+pub trait Context<T> {
+    fn context(self, subject: impl Display) -> TaskResult<T>;
+}
+
+impl<T, E: Display> Context<T> for Result<T, E> {
+    fn context(self, subject: impl Display) -> TaskResult<T> {
+        self.map_err(|error| format!("{subject}: {error}"))
+    }
+}
 
 /// Returns the root of this repository.
 pub fn root() -> &'static Path {
@@ -38,7 +51,7 @@ pub fn run(command: &mut Command) -> TaskResult {
     let status = command
         .stdin(Stdio::null())
         .status()
-        .map_err(|error| format!("cannot start {}: {error}", command.get_program().display()))?;
+        .context(format!("cannot start {}", command.get_program().display()))?;
     if status.success() {
         return Ok(());
     }
@@ -50,7 +63,7 @@ pub fn output(command: &mut Command) -> TaskResult<String> {
     let output = command
         .stdin(Stdio::null())
         .output()
-        .map_err(|error| format!("cannot start {}: {error}", command.get_program().display()))?;
+        .context(format!("cannot start {}", command.get_program().display()))?;
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     if output.status.success() {
         return Ok(stdout);
@@ -117,7 +130,7 @@ pub fn files() -> TaskResult<Vec<PathBuf>> {
 
 /// Reads a file; the error names its path.
 pub fn read(path: &Path) -> TaskResult<String> {
-    std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
+    std::fs::read_to_string(path).context(format!("cannot read {}", path.display()))
 }
 
 /// Writes a file and creates its folder; the error names its path.
@@ -125,7 +138,7 @@ pub fn write(path: &Path, text: &str) -> TaskResult {
     let folder = path.parent().unwrap_or(path);
     std::fs::create_dir_all(folder)
         .and_then(|()| std::fs::write(path, text))
-        .map_err(|error| format!("cannot write {}: {error}", path.display()))
+        .context(format!("cannot write {}", path.display()))
 }
 
 /// Returns the target folder of cargo.
@@ -170,6 +183,12 @@ pub fn machine() -> TaskResult<String> {
         fields.join(" "),
         load_average()
     ))
+}
+
+/// Returns a port of this machine that is free now.
+pub fn free_port() -> TaskResult<u16> {
+    let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
+    Ok(free.context("no free port")?.port())
 }
 
 /// Replaces the text between two marks of a page.

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::process::Stdio;
 
-use crate::repo::{self, TaskResult};
+use crate::repo::{self, Context as _, TaskResult};
 
 /// The default page of `--report`.
 const REPORT: &str = "docs/reports/simulation.md";
@@ -27,7 +27,7 @@ pub fn run(args: &SimulateArgs) -> TaskResult {
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()
-        .map_err(|error| format!("cannot start the simulation: {error}"))?;
+        .context("cannot start the simulation")?;
     let text = String::from_utf8_lossy(&output.stdout);
     repo::write(&repo::root().join(REPORT), &text)?;
     println!("wrote {REPORT}");

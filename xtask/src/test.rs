@@ -7,7 +7,7 @@ use std::process::Command;
 
 use clap::Args;
 
-use crate::repo::{self, TaskResult};
+use crate::repo::{self, Context as _, TaskResult};
 
 /// `cargo xtask test`
 #[derive(Debug, Args)]
@@ -122,7 +122,7 @@ fn install_nextest() -> TaskResult<Option<OsString>> {
     let folders = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&folders);
     let path = std::env::join_paths(std::iter::once(tools.join("bin")).chain(folders))
-        .map_err(|error| format!("the target folder cannot be in PATH: {error}"))?;
+        .context("the target folder cannot be in PATH")?;
     if runs(Some(&path)).is_err() {
         eprintln!("Installing cargo-nextest in {}", tools.display());
         // Unoptimised, as it builds in a third of the time.

@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use serde_json::Value;
 
 use self::daemon::{Daemon, Scene, TOKEN};
-use crate::repo::{self, TaskResult};
+use crate::repo::{self, Context as _, TaskResult};
 
 /// The version of schemathesis.
 const SCHEMATHESIS: &str = "4.32.5";
@@ -89,8 +89,7 @@ pub fn run(args: &WebArgs) -> TaskResult {
         let text = repo::output(Command::new("curl").args(curl).arg(&header).arg(&url))?;
         let file = daemon.folder().join("metrics.txt");
         repo::write(&file, &text)?;
-        let input =
-            std::fs::File::open(&file).map_err(|error| format!("cannot read the metrics: {error}"))?;
+        let input = std::fs::File::open(&file).context("cannot read the metrics")?;
         repo::run(Command::new("promtool").args(["check", "metrics"]).stdin(input))?;
         println!("promtool accepts {} lines of metrics", text.lines().count());
     }

@@ -12,7 +12,7 @@ use clap::Args;
 use vik_testkit::server::{ModelServer, ModelServerOptions};
 use vik_testkit::{RealAgent, TestEnv};
 
-use crate::repo::{self, TaskResult};
+use crate::repo::{self, Context as _, TaskResult};
 
 /// `cargo xtask whole-run`
 #[derive(Debug, Args)]
@@ -62,7 +62,7 @@ pub fn run(args: &WholeRunArgs) -> TaskResult {
 
 impl Scene {
     fn new() -> TaskResult<Self> {
-        let own = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
+        let own = std::env::current_exe().context("cannot find this program")?;
         let env = TestEnv::new(own.with_file_name("vik"));
         for agent in [RealAgent::Codex, RealAgent::Claude] {
             let program = agent
@@ -74,8 +74,7 @@ impl Scene {
             scripts: model::scripts()?,
             ..ModelServerOptions::default()
         };
-        let server = ModelServer::start_with(options)
-            .map_err(|error| format!("cannot start the model server: {error}"))?;
+        let server = ModelServer::start_with(options).context("cannot start the model server")?;
         let workflow = include_str!("whole_run/workflow.yml")
             .replace("@OPENAI@", &server.v1())
             .replace("@ANTHROPIC@", &server.url());
@@ -157,10 +156,7 @@ impl Scene {
         vik.env("OPENAI_API_KEY", "sk-scripted")
             .env("ANTHROPIC_API_KEY", "sk-scripted");
         toolchain(&mut vik);
-        let output = vik
-            .stdin(Stdio::null())
-            .output()
-            .map_err(|error| format!("cannot start vik: {error}"))?;
+        let output = vik.stdin(Stdio::null()).output().context("cannot start vik")?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let printed = CommandOutput {
             out: text(&output.stdout),
@@ -178,8 +174,7 @@ impl Scene {
     /// Returns the log of the implementation of the first issue.
     fn log(&self) -> TaskResult<String> {
         let runs = repo::output(&mut self.env.vik(["runs", "--json", "--issue", "1"]))?;
-        let runs: serde_json::Value =
-            serde_json::from_str(&runs).map_err(|error| format!("vik runs: {error}"))?;
+        let runs: serde_json::Value = serde_json::from_str(&runs).context("vik runs")?;
         let runs = runs.as_array().map(Vec::as_slice).unwrap_or_default();
         let run = runs.iter().find(|run| run["stage"] == "implement");
         let path = run

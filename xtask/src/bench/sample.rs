@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nix::unistd::Pid;
 
-use crate::repo::TaskResult;
+use crate::repo::{Context as _, TaskResult};
 
 /// A clock tick of `/proc/PID/stat`; the kernel's interface fixes it on all relevant platforms.
 const TICK: Duration = Duration::from_millis(10);
@@ -36,7 +36,7 @@ impl Sample {
     pub fn read(pid: u32) -> TaskResult<Self> {
         let read = |file: &str| {
             let path = format!("/proc/{pid}/{file}");
-            std::fs::read_to_string(&path).map_err(|error| format!("cannot read {path}: {error}"))
+            std::fs::read_to_string(&path).context(format!("cannot read {path}"))
         };
         let stat = read("stat")?;
         // The name may contain anything; the fields after its last bracket do not.
@@ -92,7 +92,7 @@ pub fn descriptors(pid: u32) -> usize {
 /// Makes this process the parent of all its descendants that lose theirs, so that their CPU counts.
 #[cfg(target_os = "linux")]
 pub fn inherit_orphans() -> TaskResult {
-    nix::sys::prctl::set_child_subreaper(true).map_err(|error| format!("cannot inherit orphans: {error}"))
+    nix::sys::prctl::set_child_subreaper(true).context("cannot inherit orphans")
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -10,7 +10,7 @@ use super::sample::{self, Sample};
 use super::scene::{Sandbox, Scene, Setting, Subject};
 use super::watched;
 use crate::interrupt::pause;
-use crate::repo::TaskResult;
+use crate::repo::{Context as _, TaskResult};
 
 /// The time for each of many sessions to start, on a busy machine.
 const EACH_WITHIN: Duration = Duration::from_millis(300);
@@ -345,8 +345,8 @@ pub fn issues(count: usize, state: &str) -> String {
 
 /// Creates a file with the output of an agent.
 pub fn lines_of_agent(events: usize) -> TaskResult<NamedTempFile> {
-    let file = NamedTempFile::new().map_err(|error| format!("cannot create a file: {error}"))?;
-    std::fs::write(file.path(), output(events)).map_err(|error| format!("cannot write lines: {error}"))?;
+    let file = NamedTempFile::new().context("cannot create a file")?;
+    std::fs::write(file.path(), output(events)).context("cannot write lines")?;
     Ok(file)
 }
 

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use super::sample::{self, Sample};
 use super::scenarios::millis;
 use crate::interrupt;
-use crate::repo::{self, TaskResult};
+use crate::repo::{self, Context as _, TaskResult};
 
 /// The interval of checking a condition.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -100,22 +100,21 @@ pub struct Scene {
 impl Scene {
     /// Creates the scenario and starts the daemon.
     pub fn start(subject: &Subject, helper: &Path, setting: &Setting) -> TaskResult<Self> {
-        let folder = new_folder().map_err(|error| format!("cannot create a folder: {error}"))?;
+        let folder = new_folder().context("cannot create a folder")?;
         let root = folder.as_path();
         for part in ["bin", "daemon", "marks", "home", "state"] {
-            std::fs::create_dir(root.join(part))
-                .map_err(|error| format!("cannot create a folder: {error}"))?;
+            std::fs::create_dir(root.join(part)).context("cannot create a folder")?;
         }
         for name in ["pull", "codex"] {
             std::fs::copy(helper, root.join("bin").join(name))
-                .map_err(|error| format!("cannot copy {}: {error}", helper.display()))?;
+                .context(format!("cannot copy {}", helper.display()))?;
         }
         // A separate copy: pages shared with a second daemon of the same file would not count.
         let program = root
             .join("daemon")
             .join(subject.program.file_name().unwrap_or_default());
         std::fs::copy(&subject.program, &program)
-            .map_err(|error| format!("cannot copy {}: {error}", subject.program.display()))?;
+            .context(format!("cannot copy {}", subject.program.display()))?;
         let fill = |text: &str| text.replace("{scene}", &root.to_string_lossy());
         repo::write(&root.join("issues.json"), &setting.issues)?;
         repo::write(&root.join("agent"), &fill(&setting.agent))?;
@@ -123,8 +122,7 @@ impl Scene {
             &root.join("workflow.yml"),
             &fill(&workflow(setting, subject.sandbox)),
         )?;
-        nix::unistd::mkfifo(&root.join("gate"), Mode::S_IRWXU)
-            .map_err(|error| format!("cannot create a FIFO: {error}"))?;
+        nix::unistd::mkfifo(&root.join("gate"), Mode::S_IRWXU).context("cannot create a FIFO")?;
         let started_unix = unix_now();
         let cpu_before = sample::cpu_of_ended();
         let started = Instant::now();
@@ -494,12 +492,11 @@ fn run(root: &Path, program: &Path) -> TaskResult<Child> {
         .stdout(Stdio::null())
         .stderr(log(&root.join("daemon.stderr"))?)
         .spawn()
-        .map_err(|error| format!("cannot start {}: {error}", program.display()))
+        .context(format!("cannot start {}", program.display()))
 }
 
 fn log(path: &Path) -> TaskResult<Stdio> {
-    let file =
-        std::fs::File::create(path).map_err(|error| format!("cannot create {}: {error}", path.display()))?;
+    let file = std::fs::File::create(path).context(format!("cannot create {}", path.display()))?;
     Ok(file.into())
 }
 

@@ -15,7 +15,7 @@ use vik_testkit::HttpClient;
 use super::metric::{Key, Measured};
 use super::scenarios::{Extent, issues, lines_of_agent, millis};
 use super::scene::{Scene, Setting, Subject};
-use crate::repo::TaskResult;
+use crate::repo::{Context as _, TaskResult};
 
 /// The number of readers.
 const READERS: usize = 200;
@@ -89,7 +89,7 @@ pub fn feed() -> TaskResult<Measured> {
     let alone = served.loop_delays();
     let (address, token) = (served.address.clone(), served.token.clone());
     let clients = Clients::connect(READERS, || {
-        let mut stream = TcpStream::connect(&address).map_err(|error| format!("cannot connect: {error}"))?;
+        let mut stream = TcpStream::connect(&address).context("cannot connect")?;
         let request = format!(
             "GET /api/v1/events HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n\r\n"
         );

@@ -21,7 +21,7 @@ use std::time::Instant;
 use clap::{Args, ValueEnum};
 
 pub use self::build::Target;
-use crate::repo::{self, TaskResult};
+use crate::repo::{self, Context as _, TaskResult};
 
 /// The address of the files of a release; its version follows.
 pub const DOWNLOADS: &str = "https://github.com/vik-sh/vik/releases/download";
@@ -89,7 +89,7 @@ impl Release {
     /// Returns the release of this repository, which goes to target/dist.
     pub fn of_repository() -> TaskResult<Self> {
         let out = repo::target().join("dist");
-        std::fs::create_dir_all(&out).map_err(|error| format!("cannot create {}: {error}", out.display()))?;
+        std::fs::create_dir_all(&out).context(format!("cannot create {}", out.display()))?;
         Ok(Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             epoch: epoch()?,
@@ -125,7 +125,7 @@ pub fn copy(from: &Path, to: &Path) -> TaskResult {
     std::fs::create_dir_all(folder)
         .and_then(|()| std::fs::copy(from, to))
         .map(|_| ())
-        .map_err(|error| format!("cannot copy {} to {}: {error}", from.display(), to.display()))
+        .context(format!("cannot copy {} to {}", from.display(), to.display()))
 }
 
 /// Returns the text of a template in xtask/dist with its `@NAME@` replaced. A name without a value

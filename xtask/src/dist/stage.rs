@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::{Release, Target, copy};
-use crate::repo::{self, TaskResult};
+use crate::repo::{self, Context as _, TaskResult};
 
 /// The files of this repository that the offline example needs.
 const EXAMPLE: [&str; 2] = ["workflow.example.yml", "examples"];
@@ -18,7 +18,7 @@ pub fn tree(release: &Release, target: Target, program: &Path) -> TaskResult<Pat
     let installed = tree.join("bin/vik");
     copy(program, &installed)?;
     std::fs::set_permissions(&installed, PermissionsExt::from_mode(0o755))
-        .map_err(|error| format!("cannot set the mode of {}: {error}", installed.display()))?;
+        .context(format!("cannot set the mode of {}", installed.display()))?;
     for name in DOCUMENTS {
         copy(&repo::root().join(name), &tree.join("share/doc/vik").join(name))?;
     }

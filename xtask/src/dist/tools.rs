@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::repo::{self, TaskResult};
+use crate::repo::{self, Context as _, TaskResult};
 
 /// Packages of Python: a C compiler and linker for all targets, the link from cargo to it, and
 /// two checks of workflows. The package of the original actionlint downloads its program when it is
@@ -33,8 +33,7 @@ pub fn path() -> TaskResult<OsString> {
     }
     let own = [folder().join("python/bin"), folder().join("bin")];
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::join_paths(own.into_iter().chain(std::env::split_paths(&path)))
-        .map_err(|error| format!("cannot set PATH: {error}"))
+    std::env::join_paths(own.into_iter().chain(std::env::split_paths(&path))).context("cannot set PATH")
 }
 
 /// Returns the program that prints the dependencies in a program.

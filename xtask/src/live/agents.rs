@@ -13,7 +13,7 @@ use vik_testkit::RealAgent;
 
 use super::Attempt;
 use super::tasks::Task;
-use crate::repo::{self, TaskResult};
+use crate::repo::{self, Context as _, TaskResult};
 
 /// The name of the local model.
 const MODEL: &str = "qwen2.5-coder-1.5b";
@@ -84,8 +84,7 @@ pub fn attempt(
     // agent.
     let scratch = dir.join("try");
     if scratch.exists() {
-        std::fs::remove_dir_all(&scratch)
-            .map_err(|error| format!("cannot remove the files of the last try: {error}"))?;
+        std::fs::remove_dir_all(&scratch).context("cannot remove the files of the last try")?;
     }
     let (work, home) = (scratch.join("work"), scratch.join("home"));
     std::fs::create_dir_all(&home).map_err(|error| error.to_string())?;
@@ -123,13 +122,12 @@ pub fn attempt(
     let output = command
         .stdin(Stdio::null())
         .output()
-        .map_err(|error| format!("cannot start {agent}: {error}"))?;
+        .context(format!("cannot start {agent}"))?;
     let seconds = start.elapsed().as_secs_f64();
     let transcript = dir.join(format!("{}-{}-{number}.log", agent_name(agent), task.name));
     let mut kept = output.stdout.clone();
     kept.extend_from_slice(&output.stderr);
-    std::fs::write(&transcript, kept)
-        .map_err(|error| format!("cannot write {}: {error}", transcript.display()))?;
+    std::fs::write(&transcript, kept).context(format!("cannot write {}", transcript.display()))?;
     let mut attempt = Attempt {
         agent,
         task: task.name.clone(),

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use self::agents::Agent;
 use self::tasks::Task;
-use crate::repo::{self, TaskResult};
+use crate::repo::{self, Context as _, TaskResult};
 
 /// The tasks of the other agents: one of each kind.
 const COMPARED: [&str; 5] = [
@@ -80,7 +80,7 @@ pub fn run(args: &LiveArgs) -> TaskResult {
     let dir = args.dir.clone().unwrap_or_else(|| repo::target().join("live"));
     let dir = std::fs::create_dir_all(&dir)
         .and_then(|()| dir.canonicalize())
-        .map_err(|error| format!("cannot create {}: {error}", dir.display()))?;
+        .context(format!("cannot create {}", dir.display()))?;
     let results = dir.join("results.jsonl");
     if args.discard_results {
         let _ = std::fs::remove_file(&results);
@@ -155,6 +155,6 @@ fn append(path: &std::path::Path, attempt: &Attempt) -> TaskResult {
         .create(true)
         .append(true)
         .open(path)
-        .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
-    writeln!(file, "{line}").map_err(|error| format!("cannot write {}: {error}", path.display()))
+        .context(format!("cannot write {}", path.display()))?;
+    writeln!(file, "{line}").context(format!("cannot write {}", path.display()))
 }

@@ -2,12 +2,12 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::repo::{self, TaskResult};
+use crate::repo::{self, Context as _, TaskResult};
 
 /// The number of wheels with parts of Qwen2.5-Coder-1.5B-Instruct (Apache-2.0).
 const PARTS: u32 = 22;
@@ -62,12 +62,8 @@ pub fn serve(dir: &Path, given: Option<&str>) -> TaskResult<Server> {
 }
 
 fn start(dir: &Path, program: &Path, model: &Path, options: &[&str]) -> TaskResult<Server> {
-    let port = TcpListener::bind("127.0.0.1:0")
-        .and_then(|listener| listener.local_addr())
-        .map_err(|error| format!("no free port: {error}"))?
-        .port();
-    let log =
-        File::create(dir.join("server.log")).map_err(|error| format!("cannot write server.log: {error}"))?;
+    let port = repo::free_port()?;
+    let log = File::create(dir.join("server.log")).context("cannot write server.log")?;
     let error_log = log.try_clone().map_err(|error| error.to_string())?;
     let child = Command::new(program)
         .env("LD_LIBRARY_PATH", program.parent().unwrap_or(dir))
@@ -81,7 +77,7 @@ fn start(dir: &Path, program: &Path, model: &Path, options: &[&str]) -> TaskResu
         .stdout(log)
         .stderr(error_log)
         .spawn()
-        .map_err(|error| format!("cannot start {}: {error}", program.display()))?;
+        .context(format!("cannot start {}", program.display()))?;
     let mut server = Server {
         url: format!("http://127.0.0.1:{port}"),
         child: Some(child),
@@ -141,8 +137,7 @@ fn program(dir: &Path) -> TaskResult<PathBuf> {
 /// (`libllama.so.0.6.0`), because a wheel contains no links.
 fn link_libraries(program: &Path) -> TaskResult {
     let folder = program.parent().unwrap_or(Path::new("."));
-    let entries =
-        std::fs::read_dir(folder).map_err(|error| format!("cannot list {}: {error}", folder.display()))?;
+    let entries = std::fs::read_dir(folder).context(format!("cannot list {}", folder.display()))?;
     for entry in entries.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let Some((library, version)) = name.split_once(".so.") else {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::repo::{self, TaskResult};
+use crate::repo::{self, Context as _, TaskResult};
 
 #[derive(Debug)]
 pub struct Task {
@@ -18,8 +18,7 @@ pub struct Task {
 /// Loads the named tasks, or all if none is named.
 pub fn load(names: &[String]) -> TaskResult<Vec<Task>> {
     let root = repo::root().join("xtask/live");
-    let folders =
-        std::fs::read_dir(&root).map_err(|error| format!("cannot list {}: {error}", root.display()))?;
+    let folders = std::fs::read_dir(&root).context(format!("cannot list {}", root.display()))?;
     let mut found: Vec<_> = folders
         .flatten()
         .map(|entry| entry.file_name().to_string_lossy().into_owned())

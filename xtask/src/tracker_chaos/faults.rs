@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::record::{Fault, LAST, Piece, STAGES, Step, Taken};
 use super::scene::Scene;
 use crate::interrupt::pause;
-use crate::repo::TaskResult;
+use crate::repo::{Context as _, TaskResult};
 
 /// The interval of reading the progress.
 const INTERVAL: Duration = Duration::from_millis(50);
@@ -151,7 +151,7 @@ pub fn run(scene: &mut Scene, plan: &Plan, within: Duration) -> TaskResult<Vec<(
             // The agent of a cancelled issue waits until Vik stops it.
             if to == MOVED_BACK {
                 let gate = scene.env.path(format!("gates/{piece}"));
-                std::fs::remove_file(gate).map_err(|error| format!("gates/{piece}: {error}"))?;
+                std::fs::remove_file(gate).context(format!("gates/{piece}"))?;
             }
         }
         let is_taken = |issue: &str| plan.taken.iter().any(|taken| taken.piece.issue == *issue);

@@ -17,7 +17,7 @@ use self::faults::Plan;
 use self::record::Record;
 use self::scene::Scene;
 use crate::interrupt;
-use crate::repo::{self, TaskResult};
+use crate::repo::{self, Context as _, TaskResult};
 
 /// `cargo xtask tracker-chaos`
 #[derive(Debug, Args)]
@@ -40,7 +40,7 @@ pub fn run(args: &TrackerChaosArgs) -> TaskResult {
     redmine::installed()?;
     repo::run(repo::cargo().args(["build", "--quiet", "--package", "vik", "--bin", "vik"]))?;
     interrupt::watch()?;
-    let own = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
+    let own = std::env::current_exe().context("cannot find this program")?;
     let mut env = TestEnv::new(own.with_file_name("vik"));
     if args.keep {
         env.keep();

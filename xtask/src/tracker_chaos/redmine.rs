@@ -1,7 +1,7 @@
 //! Redmine of Debian's package as a child process, with its own files and database.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -15,7 +15,7 @@ use vik_testkit::{HttpClient, TestEnv};
 
 use super::record::{Comment, Move};
 use crate::interrupt::pause;
-use crate::repo::{self, TaskResult};
+use crate::repo::{self, Context as _, TaskResult};
 
 /// The program of Debian's package.
 const PROGRAM: &str = "/usr/share/redmine/config/environment.rb";
@@ -54,8 +54,7 @@ impl Redmine {
         let folder = env.path("redmine");
         let database = folder.join("redmine.sqlite3");
         for name in ["config", "log", "tmp"] {
-            std::fs::create_dir_all(folder.join(name))
-                .map_err(|error| format!("cannot create a folder: {error}"))?;
+            std::fs::create_dir_all(folder.join(name)).context("cannot create a folder")?;
         }
         let write = |name: &str, text: &str| repo::write(&folder.join(name), text);
         // While one thread of Ruby waits for SQLite, no other one can end its transaction.
@@ -87,8 +86,7 @@ impl Redmine {
             ("VIK_KEY", VIK_KEY.to_owned()),
         ];
         environment.extend(own.map(|(name, value)| (name.to_owned(), value)));
-        let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
-        let port = free.map_err(|error| format!("no free port: {error}"))?.port();
+        let port = repo::free_port()?;
         let redmine = Self {
             folder,
             port,
@@ -107,8 +105,7 @@ impl Redmine {
             std::fs::copy(&database, &unfinished).map_err(text)?;
             std::fs::rename(&unfinished, &cache).map_err(text)?;
         } else {
-            std::fs::copy(&cache, &database)
-                .map_err(|error| format!("cannot copy {}: {error}", cache.display()))?;
+            std::fs::copy(&cache, &database).context(format!("cannot copy {}", cache.display()))?;
         }
         Ok(redmine)
     }
@@ -127,8 +124,7 @@ impl Redmine {
 
     /// Starts the server and waits until it accepts connections.
     pub fn start(&mut self) -> TaskResult {
-        let log = std::fs::File::create(self.folder.join("log/server.log"))
-            .map_err(|error| format!("cannot write a log: {error}"))?;
+        let log = std::fs::File::create(self.folder.join("log/server.log")).context("cannot write a log")?;
         let again = log.try_clone().map_err(|error| error.to_string())?;
         let mut child = self
             .ruby(&["serve", &self.port.to_string()])
@@ -136,7 +132,7 @@ impl Redmine {
             .stdout(log)
             .stderr(again)
             .spawn()
-            .map_err(|error| format!("cannot start Redmine: {error}"))?;
+            .context("cannot start Redmine")?;
         let until = Instant::now() + UP_WITHIN;
         while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
             let has_exited = child.try_wait().is_ok_and(|status| status.is_some());
@@ -217,9 +213,7 @@ impl Redmine {
         let changed = self
             .database()?
             .execute("UPDATE tokens SET value = ?2 WHERE value = ?1", params![from, to]);
-        changed
-            .map(|_| ())
-            .map_err(|error| format!("the database of Redmine: {error}"))
+        changed.map(|_| ()).context("the database of Redmine")
     }
 
     /// Returns the state of each issue.

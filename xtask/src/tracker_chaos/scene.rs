@@ -12,7 +12,7 @@ use super::faults::Plan;
 use super::record::{Attempt, Fault, Record, Report};
 use super::redmine::Redmine;
 use crate::interrupt;
-use crate::repo::{self, TaskResult};
+use crate::repo::{self, Context as _, TaskResult};
 
 /// The time for the daemon to end after SIGTERM: an `after_run` may finish.
 const STOP_WITHIN: Duration = Duration::from_secs(60);
@@ -35,7 +35,7 @@ impl Scene {
         env.write("agent.sh", include_str!("agent.sh"));
         env.write("report.sh", include_str!("report.sh"));
         for folder in ["gates", "failures"] {
-            std::fs::create_dir(env.path(folder)).map_err(|error| format!("{folder}: {error}"))?;
+            std::fs::create_dir(env.path(folder)).context(&folder)?;
         }
         for piece in &plan.failures {
             env.write(format!("failures/{piece}"), "");
@@ -69,7 +69,7 @@ impl Scene {
             .create(true)
             .append(true)
             .open(self.env.path("daemon.log"))
-            .map_err(|error| format!("cannot write daemon.log: {error}"))?;
+            .context("cannot write daemon.log")?;
         let again = log.try_clone().map_err(|error| error.to_string())?;
         let daemon = self
             .env
@@ -80,7 +80,7 @@ impl Scene {
             .stdout(log)
             .stderr(again)
             .spawn()
-            .map_err(|error| format!("cannot start vik: {error}"))?;
+            .context("cannot start vik")?;
         self.daemon = Some(daemon);
         Ok(())
     }
@@ -109,9 +109,7 @@ impl Scene {
     pub fn reports(&self) -> TaskResult<Vec<Report>> {
         let progress = self.env.read("progress");
         let reports = progress.lines().map(serde_json::from_str);
-        reports
-            .collect::<Result<_, _>>()
-            .map_err(|error| format!("a report: {error}"))
+        reports.collect::<Result<_, _>>().context("a report")
     }
 
     /// Stops the daemon and Redmine, and reads all records.
@@ -126,7 +124,7 @@ impl Scene {
         wait_for(Duration::from_secs(5), || self.env.leftovers().is_empty());
         let leftovers = self.env.leftovers().iter().map(ToString::to_string).collect();
         let runs = repo::output(&mut self.env.vik(["runs", "--json"]))?;
-        let runs = serde_json::from_str(&runs).map_err(|error| format!("vik runs: {error}"))?;
+        let runs = serde_json::from_str(&runs).context("vik runs")?;
         let mut git = self.env.command("git");
         git.arg("-C")
             .arg(self.env.path("origin.git"))

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::repo::{self, TaskResult};
+use crate::repo::{self, Context as _, TaskResult};
 
 /// The timeout of starting a daemon.
 const UP_WITHIN: Duration = Duration::from_secs(60);
@@ -45,16 +45,16 @@ impl Daemon {
     pub fn start(scene: &Scene) -> TaskResult<Self> {
         repo::run(repo::cargo().args(["build", "--quiet", "-p", "vik"]))?;
         let vik = repo::target().join("debug/vik");
-        let temporary = tempfile::tempdir().map_err(|error| format!("cannot create a folder: {error}"))?;
+        let temporary = tempfile::tempdir().context("cannot create a folder")?;
         let folder = temporary.path().join(NAME);
-        std::fs::create_dir(&folder).map_err(|error| format!("cannot create a folder: {error}"))?;
+        std::fs::create_dir(&folder).context("cannot create a folder")?;
         repo::write(&folder.join("workflow.yml"), &scene.workflow)?;
         repo::write(&folder.join("issues.json"), scene.issues)?;
         let child = in_folder(&vik, &folder)
             .args(["run", "--port", "0"])
             .stdout(Stdio::null())
             .spawn()
-            .map_err(|error| format!("cannot start {}: {error}", vik.display()))?;
+            .context(format!("cannot start {}", vik.display()))?;
         let mut daemon = Self {
             _temporary: temporary,
             folder,

@@ -4,7 +4,7 @@
 use vik_testkit::server::{ModelServer, Script};
 
 use super::daemon::{Daemon, Scene};
-use crate::repo::{self, TaskResult};
+use crate::repo::{self, Context as _, TaskResult};
 
 /// The answers of the model. `live_shots.mjs` does the person's part.
 const MODEL: &str = include_str!("live_model.json");
@@ -18,7 +18,7 @@ const ISSUES: &str = r#"[{
 /// Makes the pictures in `docs/usage/images`.
 pub(super) fn shots() -> TaskResult {
     let script = Script::parse(MODEL)?;
-    let model = ModelServer::start(script).map_err(|error| format!("cannot start a model: {error}"))?;
+    let model = ModelServer::start(script).context("cannot start a model")?;
     let daemon = Daemon::start(&Scene {
         workflow: WORKFLOW.replace("MODEL_URL", &model.v1()),
         issues: ISSUES,

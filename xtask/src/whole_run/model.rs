@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 use vik_testkit::server::Script;
 
-use crate::repo::TaskResult;
+use crate::repo::{Context as _, TaskResult};
 
 /// The issues: title and description.
 pub const ISSUES: [(&str, &str); 3] = [
@@ -90,7 +90,7 @@ pub fn scripts() -> TaskResult<HashMap<String, Script>> {
     conversations
         .into_iter()
         .map(|(name, turns)| {
-            let script = Script::from_value(turns).map_err(|error| format!("script {name}: {error}"))?;
+            let script = Script::from_value(turns).context(format!("script {name}"))?;
             Ok((name.to_owned(), script))
         })
         .collect()

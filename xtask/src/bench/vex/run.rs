@@ -10,7 +10,7 @@ use vik_testkit::RealAgent;
 use vik_testkit::server::ModelServer;
 
 use super::tasks::Task;
-use crate::repo::{self, TaskResult};
+use crate::repo::{self, Context as _, TaskResult};
 
 pub struct Agent {
     /// The name and version.
@@ -111,10 +111,10 @@ pub struct RunFigures {
 /// Runs an agent in a new home and a new repository.
 pub fn run(agent: &Agent, task: Task, helper: &Path) -> TaskResult<RunFigures> {
     let folder = tempfile::Builder::new().prefix("vb").tempdir();
-    let folder = folder.map_err(|error| format!("cannot create a folder: {error}"))?;
+    let folder = folder.context("cannot create a folder")?;
     let root = folder.path();
     for part in ["home", "work"] {
-        std::fs::create_dir(root.join(part)).map_err(|error| format!("cannot create a folder: {error}"))?;
+        std::fs::create_dir(root.join(part)).context("cannot create a folder")?;
     }
     repo::output(
         Command::new("git")
@@ -122,12 +122,10 @@ pub fn run(agent: &Agent, task: Task, helper: &Path) -> TaskResult<RunFigures> {
             .current_dir(root.join("work")),
     )?;
     repo::write(&root.join("prompt"), "Do the task.\n")?;
-    let server = ModelServer::start_json(task.script())
-        .map_err(|error| format!("cannot start the model server: {error}"))?;
+    let server = ModelServer::start_json(task.script()).context("cannot start the model server")?;
     let launch = agent.launch(root, &server)?;
-    let open = |path: &Path, file: std::io::Result<File>| {
-        file.map_err(|error| format!("cannot open {}: {error}", path.display()))
-    };
+    let open =
+        |path: &Path, file: std::io::Result<File>| file.context(format!("cannot open {}", path.display()));
     let (prompt, stderr) = (root.join("prompt"), root.join("stderr"));
     let figures = root.join("figures");
     let status = Command::new(helper)
@@ -141,7 +139,7 @@ pub fn run(agent: &Agent, task: Task, helper: &Path) -> TaskResult<RunFigures> {
         .stdout(Stdio::null())
         .stderr(open(&stderr, File::create(&stderr))?)
         .status()
-        .map_err(|error| format!("cannot start {}: {error}", helper.display()))?;
+        .context(format!("cannot start {}", helper.display()))?;
     let turns = server.turns();
     let measured = repo::read(&figures).unwrap_or_default();
     let numbers: Vec<f64> = measured

@@ -14,7 +14,7 @@ use clap::{Args, ValueEnum};
 use self::install::Installed;
 use self::program::Home;
 use super::{Release, Target, tools};
-use crate::repo::{self, TaskResult};
+use crate::repo::{self, Context as _, TaskResult};
 
 /// `cargo xtask dist-check`
 #[derive(Debug, Args)]
@@ -62,7 +62,7 @@ pub fn run(args: &DistCheckArgs) -> TaskResult {
     let Some(target) = Target::of_machine() else {
         return Err("no package runs on this machine: there are packages for Linux only".to_owned());
     };
-    let scratch = tempfile::tempdir().map_err(|error| format!("cannot create a folder: {error}"))?;
+    let scratch = tempfile::tempdir().context("cannot create a folder")?;
     let wanted = |part: Part| match args.parts.as_slice() {
         [] => by_default(part),
         named => named.contains(&part),
@@ -71,8 +71,7 @@ pub fn run(args: &DistCheckArgs) -> TaskResult {
         let name = format!("{part:?}").to_lowercase();
         let folder = scratch.path().join(&name);
         let started = Instant::now();
-        check(*part, &release, target, &folder, args.before.as_deref())
-            .map_err(|error| format!("{name}: {error}"))?;
+        check(*part, &release, target, &folder, args.before.as_deref()).context(&name)?;
         println!("{name}: works ({:.1}s)", started.elapsed().as_secs_f64());
     }
     Ok(())
@@ -144,6 +143,6 @@ fn bench(release: &Release, target: Target, folder: &Path) -> TaskResult {
 
 /// Returns a command that runs this program again.
 fn own_program() -> TaskResult<Command> {
-    let own = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
+    let own = std::env::current_exe().context("cannot find this program")?;
     Ok(repo::program(&own.to_string_lossy()))
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::super::{empty, stage};
-use crate::repo::{self, TaskResult};
+use crate::repo::{self, Context as _, TaskResult};
 
 /// The folders of programs of the system.
 const SYSTEM: [&str; 4] = ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin"];
@@ -28,7 +28,7 @@ impl Home {
             .and_then(|path| Some(Path::new(path.trim()).parent()?.to_owned()));
         let folders = SYSTEM.iter().map(PathBuf::from);
         let path = std::env::join_paths(std::iter::once(own).chain(node).chain(folders))
-            .map_err(|error| format!("cannot set PATH: {error}"))?;
+            .context("cannot set PATH")?;
         Ok(Self {
             folder: folder.to_owned(),
             vik: vik.to_owned(),
@@ -84,7 +84,7 @@ pub fn both_outputs(command: &mut Command) -> TaskResult<String> {
     let output = command
         .stdin(std::process::Stdio::null())
         .output()
-        .map_err(|error| format!("cannot start {}: {error}", command.get_program().display()))?;
+        .context(format!("cannot start {}", command.get_program().display()))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Ok(text(&output.stdout) + &text(&output.stderr))
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::super::{Release, Target, copy, empty, stage, system};
 use super::install;
 use super::program::{Home, both_outputs};
-use crate::repo::{self, TaskResult};
+use crate::repo::{self, Context as _, TaskResult};
 
 /// The version of the package before, where none is given.
 const LOWER: &str = "0.0.1";
@@ -109,7 +109,7 @@ impl Daemon {
 
     fn status(&self) -> TaskResult<Value> {
         let text = self.output(&["status", "--json"])?;
-        serde_json::from_str(&text).map_err(|error| format!("`vik status --json`: {error}"))
+        serde_json::from_str(&text).context("`vik status --json`")
     }
 
     /// Returns the ids of the agents that have started.
@@ -166,7 +166,7 @@ impl Daemon {
     /// Checks that one attempt was made and succeeded.
     fn expect_success(&self) -> TaskResult {
         let text = self.output(&["runs", "--json"])?;
-        let runs: Value = serde_json::from_str(&text).map_err(|error| format!("`vik runs`: {error}"))?;
+        let runs: Value = serde_json::from_str(&text).context("`vik runs`")?;
         let runs = runs.as_array().cloned().unwrap_or_default();
         match runs.as_slice() {
             [run] if run["outcome"] == "succeeded" => Ok(()),
@@ -183,7 +183,7 @@ impl Daemon {
             .execute_batch("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA user_version = 9999")
             .map_err(failed)?;
         database.close().map_err(|(_, error)| failed(error))?;
-        let bytes = || std::fs::read(&ledger).map_err(|error| format!("{}: {error}", ledger.display()));
+        let bytes = || std::fs::read(&ledger).context(ledger.display());
         let old = bytes()?;
         let mut run = self.home.vik(&self.project);
         let text = both_outputs(run.args(["run", "-d"]))?;
