@@ -7,7 +7,7 @@ mod tasks;
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use vik_testkit::RealAgent;
 
 use self::run::Agent;
@@ -60,7 +60,7 @@ pub fn run(args: &VexBenchArgs) -> TaskResult {
         return Err("the table requires all three agents".to_owned());
     }
     let tasks = if args.tasks.is_empty() {
-        Task::ALL
+        Task::value_variants()
     } else {
         &args.tasks
     };

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use clap::ValueEnum;
+
 use super::super::metric::{Statistic, Target, ratio, shown};
 use super::run::RunFigures;
 use super::tasks::Task;
@@ -93,7 +95,7 @@ pub fn table(names: &[&str], figures: &[Figures], rounds: u16) -> String {
     text.push_str(" of the lighter | target |\n| --- |");
     text.push_str(&" ---: |".repeat(names.len() + 1));
     text.push_str(" --- |\n");
-    for &task in Task::ALL {
+    for &task in Task::value_variants() {
         let mut label = task.label().to_owned();
         for row in ROWS {
             let values: Vec<Option<f64>> = figures

@@ -21,15 +21,6 @@ pub enum Task {
 }
 
 impl Task {
-    pub const ALL: &[Self] = &[
-        Self::Nothing,
-        Self::OneCall,
-        Self::FiftyCalls,
-        Self::Output,
-        Self::Answer,
-        Self::LongAnswer,
-    ];
-
     /// Returns the name in the table.
     pub fn label(self) -> &'static str {
         match self {
