@@ -124,7 +124,8 @@ pub fn attempt(
         .output()
         .context(format!("cannot start {agent}"))?;
     let seconds = start.elapsed().as_secs_f64();
-    let transcript = dir.join(format!("{}-{}-{number}.log", agent_name(agent), task.name));
+    let name = format!("{agent:?}").to_lowercase();
+    let transcript = dir.join(format!("{name}-{}-{number}.log", task.name));
     let mut kept = output.stdout.clone();
     kept.extend_from_slice(&output.stderr);
     std::fs::write(&transcript, kept).context(format!("cannot write {}", transcript.display()))?;
@@ -148,14 +149,6 @@ pub fn attempt(
         }
     }
     Ok(attempt)
-}
-
-fn agent_name(agent: Agent) -> &'static str {
-    match agent {
-        Agent::Vex => "vex",
-        Agent::Codex => "codex",
-        Agent::Opencode => "opencode",
-    }
 }
 
 fn vex(command: &mut Command, task: &Task, protocol: &str, url: &str) {
