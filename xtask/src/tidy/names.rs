@@ -179,9 +179,29 @@ fn parts(name: &str) -> Vec<String> {
 }
 
 impl<'ast> Visit<'ast> for Checker<'_> {
-    fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
-        self.check_docs(&item.attrs);
-        visit::visit_item_fn(self, item);
+    fn visit_item(&mut self, item: &'ast syn::Item) {
+        let (ident, attrs): (_, &[syn::Attribute]) = match item {
+            syn::Item::Const(item) => (Some(&item.ident), &item.attrs),
+            syn::Item::Enum(item) => (Some(&item.ident), &item.attrs),
+            // `visit_signature` checks the name of a function.
+            syn::Item::Fn(item) => (None, &item.attrs),
+            syn::Item::Mod(item) => (Some(&item.ident), &[]),
+            syn::Item::Static(item) => (Some(&item.ident), &item.attrs),
+            syn::Item::Struct(item) => (Some(&item.ident), &item.attrs),
+            syn::Item::Trait(item) => (Some(&item.ident), &item.attrs),
+            syn::Item::Type(item) => (Some(&item.ident), &item.attrs),
+            _ => (None, &[]),
+        };
+        let outer = self.docs_are_output;
+        if matches!(item, syn::Item::Enum(_) | syn::Item::Struct(_)) {
+            self.docs_are_output = reads_docs(attrs);
+        }
+        if let Some(ident) = ident {
+            self.check_name(ident);
+        }
+        self.check_docs(attrs);
+        visit::visit_item(self, item);
+        self.docs_are_output = outer;
     }
 
     fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
@@ -197,51 +217,6 @@ impl<'ast> Visit<'ast> for Checker<'_> {
     fn visit_signature(&mut self, signature: &'ast syn::Signature) {
         self.check_name(&signature.ident);
         visit::visit_signature(self, signature);
-    }
-
-    fn visit_item_struct(&mut self, item: &'ast syn::ItemStruct) {
-        let outer = std::mem::replace(&mut self.docs_are_output, reads_docs(&item.attrs));
-        self.check_name(&item.ident);
-        self.check_docs(&item.attrs);
-        visit::visit_item_struct(self, item);
-        self.docs_are_output = outer;
-    }
-
-    fn visit_item_enum(&mut self, item: &'ast syn::ItemEnum) {
-        let outer = std::mem::replace(&mut self.docs_are_output, reads_docs(&item.attrs));
-        self.check_name(&item.ident);
-        self.check_docs(&item.attrs);
-        visit::visit_item_enum(self, item);
-        self.docs_are_output = outer;
-    }
-
-    fn visit_item_trait(&mut self, item: &'ast syn::ItemTrait) {
-        self.check_name(&item.ident);
-        self.check_docs(&item.attrs);
-        visit::visit_item_trait(self, item);
-    }
-
-    fn visit_item_type(&mut self, item: &'ast syn::ItemType) {
-        self.check_name(&item.ident);
-        self.check_docs(&item.attrs);
-        visit::visit_item_type(self, item);
-    }
-
-    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
-        self.check_name(&item.ident);
-        visit::visit_item_mod(self, item);
-    }
-
-    fn visit_item_const(&mut self, item: &'ast syn::ItemConst) {
-        self.check_name(&item.ident);
-        self.check_docs(&item.attrs);
-        visit::visit_item_const(self, item);
-    }
-
-    fn visit_item_static(&mut self, item: &'ast syn::ItemStatic) {
-        self.check_name(&item.ident);
-        self.check_docs(&item.attrs);
-        visit::visit_item_static(self, item);
     }
 
     fn visit_variant(&mut self, variant: &'ast syn::Variant) {
