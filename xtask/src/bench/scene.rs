@@ -14,6 +14,7 @@ use nix::sys::stat::Mode;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use tempfile::TempDir;
+use vik_testkit::{wait_for, wait_for_value};
 
 use super::sample::{self, Sample};
 use super::scenarios::millis;
@@ -214,21 +215,17 @@ impl Scene {
         repo::run(&mut stop)?;
         let _ = self.daemon.wait();
         // The daemon and the last shims may still be about to exit.
-        let deadline = Instant::now() + Duration::from_secs(5);
-        loop {
+        let ended = wait_for_value(Duration::from_secs(5), || {
             let took = started.elapsed();
+            sample::processes_below(self.root()).is_empty().then_some(took)
+        });
+        ended.ok_or_else(|| {
             let left = sample::processes_below(self.root());
-            if left.is_empty() {
-                return Ok(took);
-            }
-            if Instant::now() > deadline {
-                return Err(format!(
-                    "{} processes are left over after `vik stop`: {left:?}",
-                    left.len()
-                ));
-            }
-            sleep(POLL_INTERVAL);
-        }
+            format!(
+                "{} processes are left over after `vik stop`: {left:?}",
+                left.len()
+            )
+        })
     }
 
     pub fn root(&self) -> &Path {
@@ -366,10 +363,7 @@ impl Scene {
         let pid = Pid::from_raw(self.daemon.id().cast_signed());
         if matches!(self.daemon.try_wait(), Ok(None)) {
             let _ = kill(pid, Signal::SIGTERM);
-            let deadline = Instant::now() + STOP_WITHIN;
-            while matches!(self.daemon.try_wait(), Ok(None)) && Instant::now() < deadline {
-                sleep(POLL_INTERVAL);
-            }
+            wait_for(STOP_WITHIN, || !matches!(self.daemon.try_wait(), Ok(None)));
             let _ = self.daemon.kill();
             let _ = self.daemon.wait();
         }

@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
+use vik_testkit::wait_for_value;
 
 use crate::repo::{self, Context as _, TaskResult};
 
@@ -62,15 +63,9 @@ impl Daemon {
             vik,
             address: String::new(),
         };
-        let until = Instant::now() + UP_WITHIN;
-        while Instant::now() < until {
-            if let Some(address) = daemon.ready(scene) {
-                daemon.address = address;
-                return Ok(daemon);
-            }
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        Err("the daemon did not start".to_owned())
+        let address = wait_for_value(UP_WITHIN, || daemon.ready(scene));
+        daemon.address = address.ok_or("the daemon did not start")?;
+        Ok(daemon)
     }
 
     /// Returns the folder of its workflow.
