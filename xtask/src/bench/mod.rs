@@ -12,12 +12,11 @@ mod vex;
 mod watched;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
 use self::metric::Measured;
-use self::scenarios::{Extent, Scenario};
+use self::scenarios::Scenario;
 use self::scene::{Sandbox, Subject};
 use crate::chart::{self, Chart};
 use crate::interrupt;
@@ -82,16 +81,6 @@ pub fn run(args: &BenchArgs) -> TaskResult {
         None => {}
     }
     sample::inherit_orphans()?;
-    let extent = Extent {
-        issues: 17,
-        sessions: 10,
-        events: 100_000,
-        crowd: 500,
-        idle: Duration::from_secs(30),
-        pulled_issues: 10_000,
-        waiting_sessions: 1_000,
-        events_printed: 100,
-    };
     let theirs = if args.alone {
         None
     } else {
@@ -124,7 +113,7 @@ pub fn run(args: &BenchArgs) -> TaskResult {
     };
     interrupt::watch()?;
     let rounds = usize::from(args.rounds);
-    let measured = measure(scenarios, &subjects, rounds, &helper, &extent)?;
+    let measured = measure(scenarios, &subjects, rounds, &helper)?;
     if args.short {
         println!("{}\n", repo::machine()?);
         return bounds::check(&measured[0], &measured[1]);
@@ -147,7 +136,6 @@ fn measure(
     subjects: &[&Subject],
     rounds: usize,
     helper: &Path,
-    extent: &Extent,
 ) -> TaskResult<Vec<Measured>> {
     let mut measured = vec![Measured::new(); subjects.len()];
     for scenario in scenarios {
@@ -161,7 +149,7 @@ fn measure(
                     subject.name,
                     repo::load_average()
                 );
-                for (key, values) in scenario.measure(subject, helper, extent)? {
+                for (key, values) in scenario.measure(subject, helper)? {
                     measured.entry(key).or_default().extend(values);
                 }
             }

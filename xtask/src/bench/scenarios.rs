@@ -40,37 +40,33 @@ pub enum Scenario {
     Thousand,
 }
 
-/// The extent of a measurement.
-#[derive(Clone, Copy, Debug)]
-pub struct Extent {
-    /// The number of consecutive issues in each round.
-    pub issues: usize,
-    /// The number of concurrent sessions that print events.
-    pub sessions: usize,
-    pub events: usize,
-    /// The number of concurrent sessions that only wait.
-    pub crowd: usize,
-    /// How long an idle daemon is observed.
-    pub idle: Duration,
-    /// The number of issues in a large pull.
-    pub pulled_issues: usize,
-    /// The number of sessions that wait, are adopted and are stopped.
-    pub waiting_sessions: usize,
-    /// The number of events that each of them has printed.
-    pub events_printed: usize,
-}
+/// The number of consecutive issues in each round.
+pub const ISSUES: usize = 17;
+/// The number of concurrent sessions that print events, and of the events of each.
+const SESSIONS: usize = 10;
+const EVENTS: usize = 100_000;
+/// The number of concurrent sessions that only wait.
+const CROWD: usize = 500;
+/// How long an idle daemon is observed.
+const IDLE: Duration = Duration::from_secs(30);
+/// The number of issues in a large pull.
+const PULLED_ISSUES: usize = 10_000;
+/// The number of sessions that wait, are adopted and are stopped, and of the events that each of
+/// them has printed.
+const WAITING_SESSIONS: usize = 1_000;
+pub const EVENTS_PRINTED: usize = 100;
 
 impl Scenario {
-    pub fn measure(self, subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measured> {
+    pub fn measure(self, subject: &Subject, helper: &Path) -> TaskResult<Measured> {
         match self {
-            Self::Latency => latency(subject, helper, extent),
-            Self::Events => events(subject, helper, extent),
-            Self::Crowd => crowd(subject, helper, extent),
-            Self::Idle => idle(subject, helper, extent),
-            Self::Pulls => pulls(subject, helper, extent),
-            Self::Watched => watched::watched(subject, helper, extent),
+            Self::Latency => latency(subject, helper),
+            Self::Events => events(subject, helper),
+            Self::Crowd => crowd(subject, helper),
+            Self::Idle => idle(subject, helper),
+            Self::Pulls => pulls(subject, helper),
+            Self::Watched => watched::watched(subject, helper),
             Self::Feed => watched::feed(),
-            Self::Thousand => thousand(subject, helper, extent),
+            Self::Thousand => thousand(subject, helper),
         }
     }
 
@@ -81,7 +77,7 @@ impl Scenario {
     }
 }
 
-fn latency(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measured> {
+fn latency(subject: &Subject, helper: &Path) -> TaskResult<Measured> {
     let setting = Setting {
         pull: "{scene}/bin/pull fresh".to_owned(),
         idle_secs: 1,
@@ -90,33 +86,29 @@ fn latency(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Meas
         ..Setting::holding(String::new())
     };
     let mut scene = Scene::start(subject, helper, &setting)?;
-    scene.wait_for(
-        "done",
-        extent.issues,
-        Duration::from_secs(extent.issues as u64 * 4 + 20),
-    )?;
+    scene.wait_for("done", ISSUES, Duration::from_secs(ISSUES as u64 * 4 + 20))?;
     let times = scene.latencies();
     let claims = scene.claims().into_iter().map(millis).collect();
     scene.stop();
     Ok(Measured::from([(Key::PollToExec, times), (Key::Claim, claims)]))
 }
 
-fn events(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measured> {
-    let lines = lines_of_agent(extent.events)?;
+fn events(subject: &Subject, helper: &Path) -> TaskResult<Measured> {
+    let lines = lines_of_agent(EVENTS)?;
     let setting = Setting {
         pull: "{scene}/bin/pull once {scene}/issues.json".to_owned(),
         idle_secs: 1,
-        concurrency: u32::try_from(extent.sessions).unwrap_or(u32::MAX),
+        concurrency: u32::try_from(SESSIONS).unwrap_or(u32::MAX),
         agent: format!("flood {}", lines.path().display()),
-        ..Setting::holding(issues(extent.sessions, "todo"))
+        ..Setting::holding(issues(SESSIONS, "todo"))
     };
     let mut scene = Scene::start(subject, helper, &setting)?;
-    scene.wait_for("done", extent.sessions, Duration::from_secs(300))?;
+    scene.wait_for("done", SESSIONS, Duration::from_secs(300))?;
     let wall = scene.elapsed();
     let used = scene.sample()?;
     let written = sample::bytes_below(&scene.root().join("home"));
     let printed = std::fs::metadata(lines.path()).map_or(0, |file| file.len());
-    if written < printed * extent.sessions as u64 {
+    if written < printed * SESSIONS as u64 {
         return Err(format!(
             "the agents did not print all events: only {written} bytes were written"
         ));
@@ -132,14 +124,14 @@ fn events(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measu
 }
 
 /// Measures 500 starts: with the default sandbox, and without one.
-fn crowd(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measured> {
+fn crowd(subject: &Subject, helper: &Path) -> TaskResult<Measured> {
     let setting = Setting {
-        concurrency: u32::try_from(extent.crowd).unwrap_or(u32::MAX),
-        ..Setting::holding(issues(extent.crowd, "todo"))
+        concurrency: u32::try_from(CROWD).unwrap_or(u32::MAX),
+        ..Setting::holding(issues(CROWD, "todo"))
     };
     let run = |subject: &Subject| {
         let mut scene = Scene::start(subject, helper, &setting)?;
-        scene.wait_for("agent", extent.crowd, Duration::from_secs(300))?;
+        scene.wait_for("agent", CROWD, Duration::from_secs(300))?;
         let started = scene.last("agent");
         // All sessions run; the resources of the start are released, and a pull was read beside them.
         pause(Duration::from_secs(6))?;
@@ -163,13 +155,13 @@ fn crowd(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measur
 }
 
 /// The three kinds of idling at once: they hardly load the machine.
-fn idle(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measured> {
+fn idle(subject: &Subject, helper: &Path) -> TaskResult<Measured> {
     let settings = ["[]".to_owned()]
         .into_iter()
-        .chain(["backlog", "todo"].map(|state| issues(extent.pulled_issues, state)))
+        .chain(["backlog", "todo"].map(|state| issues(PULLED_ISSUES, state)))
         .map(Setting::holding);
     // Two pulls, and the agent in the only slot.
-    let usage = observe(subject, helper, settings, Duration::from_secs(8), extent.idle)?;
+    let usage = observe(subject, helper, settings, Duration::from_secs(8))?;
     let keys = [
         [Key::IdleRss, Key::IdlePss, Key::IdlePeak, Key::IdleCpu],
         [Key::OtherRss, Key::OtherPss, Key::OtherPeak, Key::OtherCpu],
@@ -195,12 +187,12 @@ fn idle(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measure
 
 /// The cost of a pull: with issues that match no stage, and with as many matching ones while one
 /// agent has the only slot.
-fn pulls(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measured> {
+fn pulls(subject: &Subject, helper: &Path) -> TaskResult<Measured> {
     let settings = ["backlog", "todo"].into_iter().map(|state| Setting {
         idle_secs: 1,
-        ..Setting::holding(issues(extent.pulled_issues, state))
+        ..Setting::holding(issues(PULLED_ISSUES, state))
     });
-    let usage = observe(subject, helper, settings, Duration::from_secs(5), extent.idle)?;
+    let usage = observe(subject, helper, settings, Duration::from_secs(5))?;
     let keys = [Key::PullsOther, Key::PullsWaiting].into_iter();
     Ok(keys
         .zip(usage)
@@ -214,14 +206,13 @@ fn observe(
     helper: &Path,
     settings: impl Iterator<Item = Setting>,
     settle: Duration,
-    observed: Duration,
 ) -> TaskResult<Vec<(Sample, f64)>> {
     let scenes = settings
         .map(|setting| Scene::start(subject, helper, &setting))
         .collect::<TaskResult<Vec<_>>>()?;
     pause(settle)?;
     let before: Vec<_> = scenes.iter().map(Scene::sample).collect();
-    pause(observed)?;
+    pause(IDLE)?;
     let after: Vec<_> = scenes.iter().map(Scene::sample).collect();
     for scene in scenes {
         scene.stop();
@@ -230,21 +221,20 @@ fn observe(
     samples
         .map(|(before, after)| {
             let (before, after) = (before?, after?);
-            let cpu = (after.cpu - before.cpu).as_secs_f64() / observed.as_secs_f64();
+            let cpu = (after.cpu - before.cpu).as_secs_f64() / IDLE.as_secs_f64();
             Ok((after, cpu))
         })
         .collect()
 }
 
-fn thousand(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measured> {
-    let (sessions, events) = (extent.waiting_sessions, extent.events_printed);
-    let lines = lines_of_agent(events)?;
-    let (mut scene, living) = live(subject, helper, sessions, lines.path())?;
-    let printed = (sessions * events) as f64;
-    let adopted = scene.kill_and_restart(sessions)?;
+fn thousand(subject: &Subject, helper: &Path) -> TaskResult<Measured> {
+    let lines = lines_of_agent(EVENTS_PRINTED)?;
+    let (mut scene, living) = live(subject, helper, WAITING_SESSIONS, lines.path())?;
+    let printed = (WAITING_SESSIONS * EVENTS_PRINTED) as f64;
+    let adopted = scene.kill_and_restart(WAITING_SESSIONS)?;
     let after = scene.sample()?;
     let stopped = scene.stop_all()?;
-    let (scene, without_sandbox) = live(&subject.without_sandbox(), helper, sessions, lines.path())?;
+    let (scene, without_sandbox) = live(&subject.without_sandbox(), helper, WAITING_SESSIONS, lines.path())?;
     scene.stop();
     Ok(Measured::from([
         (Key::LivingStarted, vec![living.started.as_secs_f64()]),

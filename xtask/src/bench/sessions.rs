@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::metric::{Statistic, shown};
-use super::scenarios::{Living, lines_of_agent, live, megabytes, millis};
+use super::scenarios::{EVENTS_PRINTED, Living, lines_of_agent, live, megabytes, millis};
 use super::scene::Subject;
 use super::{limits, ours, put_in_page};
 use crate::chart::{self, Axis, Chart, Line};
@@ -18,9 +18,6 @@ const MARKS: (&str, &str) = (
     "<!-- begin: cargo xtask bench sessions -->",
     "<!-- end: cargo xtask bench sessions -->",
 );
-
-/// The number of events that each session has printed before it waits.
-const EVENTS_PRINTED: usize = 100;
 
 /// The numbers of sessions without `--counts`.
 const DEFAULT_COUNTS: [u32; 5] = [100, 500, 1000, 2000, 5000];

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use vik_api::Fact;
 use vik_control::http::{Feed, HttpServer, Keys, Metrics, Setup, Tcp};
-use vik_testkit::HttpClient;
+use vik_testkit::{HttpClient, wait_for};
 
 use super::metric::{Key, Measured};
-use super::scenarios::{Extent, issues, lines_of_agent, millis};
+use super::scenarios::{ISSUES, issues, lines_of_agent, millis};
 use super::scene::{Scene, Setting, Subject};
 use crate::repo::{Context as _, TaskResult};
 
@@ -34,7 +34,7 @@ const PROBE_DURATION: Duration = Duration::from_secs(10);
 
 /// Measures the time from a pull to its agent, beside agents that print 10,000 events a second:
 /// without readers, and with 200.
-pub fn watched(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measured> {
+pub fn watched(subject: &Subject, helper: &Path) -> TaskResult<Measured> {
     let lines = lines_of_agent(1_000)?;
     let mut measured = Measured::new();
     for (readers, latency, cpu) in [
@@ -59,11 +59,7 @@ pub fn watched(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<
             })
         })?;
         let (before, started) = (scene.sample()?, Instant::now());
-        scene.wait_for(
-            "done",
-            extent.issues,
-            Duration::from_secs(extent.issues as u64 * 4 + 60),
-        )?;
+        scene.wait_for("done", ISSUES, Duration::from_secs(ISSUES as u64 * 4 + 60))?;
         let used = scene.sample()?.cpu.saturating_sub(before.cpu);
         let lasted = started.elapsed().as_secs_f64();
         measured.insert(latency, scene.latencies());
@@ -105,12 +101,8 @@ pub fn feed() -> TaskResult<Measured> {
             }
         })
     })?;
-    let until = Instant::now() + Duration::from_secs(30);
-    while served.feed.readers() < READERS {
-        if Instant::now() > until {
-            return Err(format!("only {} readers connected", served.feed.readers()));
-        }
-        sleep(PROBE_INTERVAL);
+    if !wait_for(Duration::from_secs(30), || served.feed.readers() >= READERS) {
+        return Err(format!("only {} readers connected", served.feed.readers()));
     }
     let (feed, sent) = (served.feed.clone(), Arc::new(AtomicU64::new(0)));
     let (stop, sender_count) = (Arc::new(AtomicBool::new(false)), Arc::clone(&sent));
@@ -134,10 +126,8 @@ pub fn feed() -> TaskResult<Measured> {
     stop.store(true, Ordering::Relaxed);
     let _ = sender.join();
     let sent = sent.load(Ordering::Relaxed);
-    let until = Instant::now() + Duration::from_secs(20);
-    while clients.least() < sent && Instant::now() < until {
-        sleep(PROBE_INTERVAL);
-    }
+    let least = || clients.counts().min().unwrap_or(0);
+    wait_for(Duration::from_secs(20), || least() >= sent);
     let share: Vec<f64> = clients
         .counts()
         .map(|seen| seen as f64 * 100.0 / sent as f64)
@@ -172,22 +162,22 @@ struct ApiServer {
 
 impl ApiServer {
     fn start() -> TaskResult<Self> {
-        let context = |error: &dyn std::fmt::Display| format!("cannot serve the API: {error}");
-        let folder = tempfile::tempdir().map_err(|error| context(&error))?;
+        const FAILED: &str = "cannot serve the API";
+        let folder = tempfile::tempdir().context(FAILED)?;
         let workflow = folder.path().join("workflow.yml");
-        std::fs::write(&workflow, "").map_err(|error| context(&error))?;
+        std::fs::write(&workflow, "").context(FAILED)?;
         let root = vik_core::workflow::WorkspaceRoot::Path(folder.path().join("home").display().to_string());
-        let layout = vik_workspace::Layout::resolve(&workflow, &root).map_err(|error| context(&error))?;
-        let tcp = Tcp::bind(([127, 0, 0, 1], 0).into()).map_err(|error| context(&error))?;
+        let layout = vik_workspace::Layout::resolve(&workflow, &root).context(FAILED)?;
+        let tcp = Tcp::bind(([127, 0, 0, 1], 0).into()).context(FAILED)?;
         let address = tcp.address().to_string();
         let file = folder.path().join("api.token");
-        let keys = Keys::load(&file).map_err(|error| context(&error))?;
-        let token = std::fs::read_to_string(&file).map_err(|error| context(&error))?;
+        let keys = Keys::load(&file).context(FAILED)?;
+        let token = std::fs::read_to_string(&file).context(FAILED)?;
         let (asks, receiver) = tokio::sync::mpsc::channel(1);
         let feed = Feed::default();
         let server = HttpServer::start(Setup {
             layout,
-            supervisor: vik_proc::Supervisor::this_program().map_err(|error| context(&error))?,
+            supervisor: vik_proc::Supervisor::this_program().context(FAILED)?,
             asks,
             feed: feed.clone(),
             metrics: Metrics::default(),
@@ -197,7 +187,7 @@ impl ApiServer {
             tcp: Some(tcp),
             max_clients: usize::MAX,
         })
-        .map_err(|error| context(&error))?;
+        .context(FAILED)?;
         Ok(Self {
             _folder: folder,
             _server: server,
@@ -265,10 +255,6 @@ impl Clients {
 
     fn counts(&self) -> impl Iterator<Item = u64> {
         self.seen.iter().map(|seen| seen.load(Ordering::Relaxed))
-    }
-
-    fn least(&self) -> u64 {
-        self.counts().min().unwrap_or(0)
     }
 
     /// Returns the events per second of each reader.
