@@ -33,16 +33,7 @@ fn detached_daemon_is_ready_and_has_its_own_session() {
     );
     let stdin = std::fs::read_link(format!("/proc/{pid}/fd/0")).unwrap();
     assert_eq!(stdin, Path::new("/dev/null"));
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    let tty = stat
-        .rsplit_once(") ")
-        .unwrap()
-        .1
-        .split(' ')
-        .nth(4)
-        .unwrap()
-        .to_owned();
-    assert_eq!(tty, "0", "no terminal");
+    assert_eq!(stat_fields(pid)[4], "0", "no terminal");
     world.vik(&["stop"]).expect(0);
 }
 

@@ -247,16 +247,7 @@ fn killed_shim_costs_the_attempt_and_leaves_nothing() {
         !world.workspace_file("1", "pid").is_empty()
     });
     let agent: i32 = world.workspace_file("1", "pid").trim().parse().unwrap();
-    let stat = std::fs::read_to_string(format!("/proc/{agent}/stat")).unwrap();
-    let shim: i32 = stat
-        .rsplit_once(") ")
-        .unwrap()
-        .1
-        .split(' ')
-        .nth(1)
-        .unwrap()
-        .parse()
-        .unwrap();
+    let shim: i32 = stat_fields(agent)[1].parse().unwrap();
     kill(Pid::from_raw(shim), Signal::SIGKILL).unwrap();
     eventually("the agent is gone", || !alive(agent));
     world.wait_for_state("1", "done");

@@ -60,13 +60,12 @@ fn pings_of_the_provider_are_a_stall_after_a_while() {
 /// Returns the CPU time of a process so far, in user and kernel mode.
 #[cfg(target_os = "linux")]
 fn cpu_time(pid: i32) -> Duration {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    let fields: Vec<i64> = stat[stat.rfind(')').unwrap()..]
-        .split_whitespace()
-        .filter_map(|field| field.parse().ok())
-        .collect();
-    // `utime` and `stime`; the state, which comes first, is no number.
-    let ticks = u64::try_from(fields[10] + fields[11]).unwrap();
+    let fields = stat_fields(pid);
+    // `utime` and `stime`.
+    let ticks: u64 = fields[11..=12]
+        .iter()
+        .map(|ticks| ticks.parse::<u64>().unwrap())
+        .sum();
     Duration::from_millis(ticks * 10)
 }
 

@@ -123,6 +123,13 @@ fn text(path: &Path) -> String {
     String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned()
 }
 
+/// Returns the fields of `/proc/PID/stat`, from the state of the process on; none if it is gone.
+pub fn stat_fields(pid: i32) -> Vec<String> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);
+    fields.split_whitespace().map(str::to_owned).collect()
+}
+
 impl World {
     /// Creates a tracker with these issues, and a workflow with one stage `work` for the state
     /// `todo`: its agent is scripted, and a success moves the issue to `done`.

@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 use vik_testkit::wait_for;
 
-use crate::support::{LONG, World, alive, eventually, list};
+use crate::support::{LONG, World, alive, eventually, list, stat_fields};
 
 /// Which processes a kill hits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,12 +210,10 @@ impl Rig {
     }
 
     fn is_stopped(&self) -> bool {
-        let state = |pid: i32| std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        self.of(Target::Daemon).iter().any(|pid| {
-            state(*pid)
-                .rsplit_once(") ")
-                .is_some_and(|(_, fields)| fields.starts_with('T'))
-        })
+        let daemon = self.of(Target::Daemon);
+        daemon
+            .iter()
+            .any(|&pid| stat_fields(pid).first().is_some_and(|state| state == "T"))
     }
 
     /// Returns the processes of this world that a kill of the target hits.
