@@ -269,9 +269,7 @@ fn failure_is_not_retried_after_a_state_change() {
 fn issue_that_vanishes_during_a_run_is_finished() {
     let world = World::new(&[("1", "todo")]).script("touch up; wait-file go; touch finished; ok");
     let daemon = world.daemon();
-    eventually("it runs", || {
-        world.sessions("1").len() == 1 && world.workspace("1").join("up").exists()
-    });
+    world.wait_for_agent(1);
     world.tracker.remove("1");
     let pulls = world.tracker.pulls();
     eventually("it was missed", || world.tracker.pulls() >= pulls + 3);

@@ -141,33 +141,37 @@ fn once_does_not_wait_long_for_a_hand_over() {
     assert_eq!((tries(&world), world.sessions("1").len()), (1, 1));
 }
 
-#[test]
-fn retry_ends_the_wait_of_a_hand_over() {
+/// Returns a world whose hand-over has failed once and waits, and its daemon.
+fn waiting() -> (World, Running) {
     let world = world("test $try = 2 || { echo retry-after: 300; exit 75; }\nMOVE");
     let daemon = world.daemon();
     eventually("it waits", || {
         decided(&world, "1", &DecisionKind::HandOverFailed) && hold(&world)["reason"] == "hand_over"
     });
-    assert_eq!(runs_state(&world), "handing_over");
+    (world, daemon)
+}
+
+/// Checks that `vik retry` hands the work over, without another attempt.
+fn assert_retry_hands_over(world: &World, daemon: Running) {
     world.vik(&["retry", "1"]).expect(0);
     world.wait_for_state("1", "done");
     daemon.stop();
-    assert_eq!((tries(&world), world.sessions("1").len()), (2, 1));
+    assert_eq!((tries(world), world.sessions("1").len()), (2, 1));
+}
+
+#[test]
+fn retry_ends_the_wait_of_a_hand_over() {
+    let (world, daemon) = waiting();
+    assert_eq!(runs_state(&world), "handing_over");
+    assert_retry_hands_over(&world, daemon);
 }
 
 #[test]
 fn cancelled_hand_over_is_parked_until_it_is_retried() {
-    let world = world("test $try = 2 || { echo retry-after: 300; exit 75; }\nMOVE");
-    let daemon = world.daemon();
-    eventually("it waits", || {
-        decided(&world, "1", &DecisionKind::HandOverFailed) && hold(&world)["reason"] == "hand_over"
-    });
+    let (world, daemon) = waiting();
     world.vik(&["cancel", "1"]).expect(0);
     assert_contains(hold(&world)["detail"].as_str().unwrap(), "parked (cancelled)");
-    world.vik(&["retry", "1"]).expect(0);
-    world.wait_for_state("1", "done");
-    daemon.stop();
-    assert_eq!((tries(&world), world.sessions("1").len()), (2, 1));
+    assert_retry_hands_over(&world, daemon);
 }
 
 /// What a try did before it failed may be all that a person wants.

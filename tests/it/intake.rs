@@ -137,9 +137,7 @@ fn failed_pull_changes_nothing_and_the_next_resumes_work() {
         json!(format!("echo . >> pulls; test -e broken && exit 1; {good}")),
     );
     let daemon = world.daemon();
-    eventually("it runs", || {
-        world.sessions("1").len() == 1 && world.workspace("1").join("up").exists()
-    });
+    world.wait_for_agent(1);
     world.env.write("work/broken", "");
     eventually("pulls fail", || {
         world.status().unwrap()["pulls"]["failed_in_a_row"].as_u64() >= Some(2)

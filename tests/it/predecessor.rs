@@ -235,9 +235,7 @@ fn row_10_killed_daemon_leaves_nothing_and_is_shown_dead() {
         .script("setsid-child 600000 clearenv; touch up; hang");
     world.env.allow_leftovers();
     world.vik(&["run", "-d"]).expect(0);
-    eventually("the agent is up", || {
-        world.sessions("1").len() == 1 && world.workspace("1").join("up").exists()
-    });
+    world.wait_for_agent(1);
     let pid = world.status().unwrap()["pid"].as_i64().unwrap();
     nix::sys::signal::kill(
         nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap()),

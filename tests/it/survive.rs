@@ -13,6 +13,22 @@ fn waiting() -> World {
         .script("message one; touch up; wait-file go; message two; append turns x; ok")
 }
 
+/// Returns such a world with a detached daemon, when the agent waits for the file.
+fn in_work() -> World {
+    let world = waiting();
+    world.vik(&["run", "-d"]).expect(0);
+    world.wait_for_agent(1);
+    world
+}
+
+/// Lets the agent end, stops the daemon, and checks that the work is complete.
+fn assert_finishes(world: &World) {
+    world.go();
+    world.wait_for_state("1", "done");
+    world.vik(&["stop"]).expect(0);
+    assert_whole(world);
+}
+
 /// Checks that the only attempt is complete: each line once, one end, one `after_run`.
 fn assert_whole(world: &World) {
     let session = world.session("1");
@@ -30,25 +46,18 @@ fn assert_whole(world: &World) {
 
 #[test]
 fn agent_is_adopted_by_the_next_daemon() {
-    let world = waiting();
-    world.vik(&["run", "-d"]).expect(0);
-    world.wait_for_agent(1);
+    let world = in_work();
     world.kill_daemon();
     world.vik(&["run", "-d"]).expect(0);
     let status = world.status().unwrap();
     assert_eq!(status["sessions"].as_array().unwrap().len(), 1);
     assert_eq!(status["sessions"][0]["adopted"], true);
-    world.go();
-    world.wait_for_state("1", "done");
-    world.vik(&["stop"]).expect(0);
-    assert_whole(&world);
+    assert_finishes(&world);
 }
 
 #[test]
 fn agent_that_ended_without_a_daemon_is_finished_by_the_next() {
-    let world = waiting();
-    world.vik(&["run", "-d"]).expect(0);
-    world.wait_for_agent(1);
+    let world = in_work();
     world.kill_daemon();
     world.go();
     eventually("the agent is gone", || world.env.leftovers().is_empty());
@@ -65,9 +74,7 @@ fn agent_that_ended_without_a_daemon_is_finished_by_the_next() {
 
 #[test]
 fn restart_with_kept_sessions_replaces_only_the_daemon() {
-    let world = waiting();
-    world.vik(&["run", "-d"]).expect(0);
-    world.wait_for_agent(1);
+    let world = in_work();
     let before = world.status().unwrap();
     world.vik(&["restart", "--keep-sessions"]).expect(0);
     let after = world.status().unwrap();
@@ -76,17 +83,12 @@ fn restart_with_kept_sessions_replaces_only_the_daemon() {
         before["sessions"][0]["session_id"],
         after["sessions"][0]["session_id"]
     );
-    world.go();
-    world.wait_for_state("1", "done");
-    world.vik(&["stop"]).expect(0);
-    assert_whole(&world);
+    assert_finishes(&world);
 }
 
 #[test]
 fn stop_ends_kept_sessions() {
-    let world = waiting();
-    world.vik(&["run", "-d"]).expect(0);
-    world.wait_for_agent(1);
+    let world = in_work();
     world.vik(&["stop", "--keep-sessions"]).expect(0);
     assert!(!world.env.leftovers().is_empty(), "the agent lives on");
     world.vik(&["stop"]).expect(0);
@@ -165,9 +167,7 @@ fn damaged_ledger_is_refused_before_any_work() {
 
 #[test]
 fn agents_are_adopted_even_without_the_ledger() {
-    let world = waiting();
-    world.vik(&["run", "-d"]).expect(0);
-    world.wait_for_agent(1);
+    let world = in_work();
     world.kill_daemon();
     let service = world.home().join("service");
     for name in ["vik.db", "vik.db-wal", "vik.db-shm", "vik.db.lock"] {
@@ -175,17 +175,12 @@ fn agents_are_adopted_even_without_the_ledger() {
     }
     world.vik(&["run", "-d"]).expect(0);
     assert_eq!(world.status().unwrap()["sessions"][0]["adopted"], true);
-    world.go();
-    world.wait_for_state("1", "done");
-    world.vik(&["stop"]).expect(0);
-    assert_whole(&world);
+    assert_finishes(&world);
 }
 
 #[test]
 fn agents_without_a_daemon_are_reported() {
-    let world = waiting();
-    world.vik(&["run", "-d"]).expect(0);
-    world.wait_for_agent(1);
+    let world = in_work();
     world.kill_daemon();
     let status = world.vik(&["status"]).expect(4);
     assert_contains(&status.err, "1 agent keeps running without a daemon");
