@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -23,7 +24,7 @@ use crate::effects::Task;
 const MAX_SPEED_AGE: SignedDuration = SignedDuration::from_secs(5);
 
 pub(crate) struct RunningAttempt {
-    pub(crate) start: Box<Start>,
+    pub(crate) start: Arc<Start>,
     pub(crate) live: Live,
     pub(crate) commands: CommandSender,
     pub(crate) since: Timestamp,
@@ -94,7 +95,7 @@ impl RunningAttempt {
 
 /// An attempt that is about to run.
 pub(crate) struct NewAttempt {
-    pub(crate) start: Box<Start>,
+    pub(crate) start: Arc<Start>,
     pub(crate) since: Timestamp,
     pub(crate) adopted: bool,
     pub(crate) log: PathBuf,
@@ -167,7 +168,7 @@ impl Attempts {
     }
 
     /// Removes an attempt, and returns its start.
-    pub(crate) fn remove(&mut self, attempt_id: AttemptId) -> Option<Box<Start>> {
+    pub(crate) fn remove(&mut self, attempt_id: AttemptId) -> Option<Arc<Start>> {
         self.running.remove(&attempt_id).map(|running| running.start)
     }
 

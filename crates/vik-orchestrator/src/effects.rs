@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -57,11 +58,11 @@ pub trait Effects: Send {
 
     /// Starts an attempt, or recovers it if any daemon has started it before. The attempt reports
     /// its end to the handle, however it ends.
-    fn start(&mut self, start: Box<Start>) -> AttemptHandle;
+    fn start(&mut self, start: Arc<Start>) -> AttemptHandle;
 
     /// Repeats the hand-over of an attempt. Its end is reported to the handle, as
     /// [`Finish::HandedOver`](vik_session::attempt::Finish::HandedOver).
-    fn hand_over(&mut self, start: Box<Start>) -> AttemptHandle;
+    fn hand_over(&mut self, start: Arc<Start>) -> AttemptHandle;
 
     /// Removes the workspace of an issue, if the workflow allows it.
     fn remove_workspace(&mut self, issue: Box<Issue>, cause: RemovalCause) -> Task<Removal>;

@@ -89,7 +89,7 @@ impl LocalEffects {
 }
 
 impl LocalEffects {
-    fn attempt(&self, start: Box<Start>) -> (AttemptHandle, Attempt) {
+    fn attempt(&self, start: Arc<Start>) -> (AttemptHandle, Attempt) {
         let (handle, AttemptLink { commands, updates }) = AttemptHandle::new();
         let attempt = Attempt {
             host: Arc::clone(&self.host),
@@ -168,13 +168,13 @@ impl Effects for LocalEffects {
         Box::pin(async { task.await.unwrap_or_else(|bug| Err(format!("bug in Vik: {bug}"))) })
     }
 
-    fn start(&mut self, start: Box<Start>) -> AttemptHandle {
+    fn start(&mut self, start: Arc<Start>) -> AttemptHandle {
         let (handle, attempt) = self.attempt(start);
         attempt::spawn(attempt, Arc::clone(&self.session_permits));
         handle
     }
 
-    fn hand_over(&mut self, start: Box<Start>) -> AttemptHandle {
+    fn hand_over(&mut self, start: Arc<Start>) -> AttemptHandle {
         let (handle, attempt) = self.attempt(start);
         attempt::spawn_hand_over(attempt, Arc::clone(&self.hand_over_slots));
         handle

@@ -216,8 +216,8 @@ impl Orchestrator {
     pub(crate) fn carry_out(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
-                Effect::Start(start) => self.start(start),
-                Effect::HandOver(start) => self.hand_over(start),
+                Effect::Start(start) => self.start(start.into()),
+                Effect::HandOver(start) => self.hand_over(start.into()),
                 Effect::Stop { attempt_id, why } => {
                     if let Some((commands, span)) = self.attempts.commands(attempt_id) {
                         tracing::info!(parent: &span, %why, "stopping an attempt");
@@ -278,7 +278,7 @@ impl Orchestrator {
             let span = attempt::span(&start);
             tracing::info!(parent: &span, "recovering an attempt of an earlier daemon");
             let since = self.since(&start).unwrap_or(self.lifecycle.started_at);
-            self.run_attempt(Box::new(start), since, true);
+            self.run_attempt(Arc::new(start), since, true);
         }
         self.handle(Input::MaxSessions(self.open_files.max_sessions()));
         self.warn_of_open_files();
@@ -306,7 +306,7 @@ impl Orchestrator {
         })
     }
 
-    fn start(&mut self, start: Box<Start>) {
+    fn start(&mut self, start: Arc<Start>) {
         failpoint::reach("committed");
         if self.lifecycle.keeps_agents() {
             // Only the decision is on disk: the next daemon finds it and starts the attempt.
@@ -330,9 +330,9 @@ impl Orchestrator {
     }
 
     /// Runs an attempt: a new one, or one that an earlier daemon started.
-    fn run_attempt(&mut self, start: Box<Start>, since: Timestamp, adopted: bool) {
+    fn run_attempt(&mut self, start: Arc<Start>, since: Timestamp, adopted: bool) {
         let log = self.effects.attempt_log(&start);
-        let handle = self.effects.start(start.clone());
+        let handle = self.effects.start(Arc::clone(&start));
         let live = handle.updates.live();
         self.effects.publish(&Progress::Started(&start, &live));
         let attempt = NewAttempt {
@@ -344,10 +344,10 @@ impl Orchestrator {
         self.attempts.add(attempt, handle);
     }
 
-    fn hand_over(&mut self, start: Box<Start>) {
+    fn hand_over(&mut self, start: Arc<Start>) {
         let span = attempt::span(&start);
         tracing::info!(parent: &span, "handing over again");
-        let handle = self.effects.hand_over(start.clone());
+        let handle = self.effects.hand_over(Arc::clone(&start));
         let log = self.effects.attempt_log(&start);
         let attempt = NewAttempt {
             start,

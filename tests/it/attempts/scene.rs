@@ -62,7 +62,7 @@ fn attempt(folder: &Path, start: Start, grace: Duration) -> (Attempt, AttemptHan
         host: Arc::new(host),
         workflow: Arc::new(workflow),
         prompts: Default::default(),
-        start: Box::new(start),
+        start: Arc::new(start),
         commands: link.commands,
         updates: link.updates,
         orphan_grace: grace,

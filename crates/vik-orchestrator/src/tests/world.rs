@@ -265,7 +265,7 @@ impl Effects for ScriptedEffects {
         Box::pin(async { Ok(vec!["a.rs".to_owned()]) })
     }
 
-    fn start(&mut self, start: Box<Start>) -> AttemptHandle {
+    fn start(&mut self, start: Arc<Start>) -> AttemptHandle {
         let mut world = lock(&self.0);
         let (handle, link) = AttemptHandle::new();
         let issue = start.issue.id.to_string();
@@ -285,7 +285,7 @@ impl Effects for ScriptedEffects {
     }
 
     /// Every repeated hand-over succeeds at once and moves its issue.
-    fn hand_over(&mut self, start: Box<Start>) -> AttemptHandle {
+    fn hand_over(&mut self, start: Arc<Start>) -> AttemptHandle {
         let (handle, link) = AttemptHandle::new();
         let mut world = lock(&self.0);
         let issue = start.issue.id.to_string();

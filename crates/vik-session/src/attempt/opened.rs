@@ -33,7 +33,7 @@ pub struct Attempt {
     /// The workflow at the start. Later edits do not affect the attempt.
     pub workflow: Arc<Workflow>,
     pub prompts: Arc<Prompts>,
-    pub start: Box<Start>,
+    pub start: Arc<Start>,
     pub commands: AttemptCommands,
     pub updates: UpdateSender,
     /// How long its agent may live without a daemon.

@@ -218,7 +218,8 @@ impl<'a> Running<'a> {
             },
             log_is_ended,
         };
-        tree.read_remaining().await
+        // In the memory of every running attempt, it would be nearly a third.
+        Box::pin(tree.read_remaining()).await
     }
 }
 

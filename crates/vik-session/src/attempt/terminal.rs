@@ -76,7 +76,7 @@ impl PersonSession {
             }),
             None => earlier,
         };
-        let start = Box::new(spec.start.clone());
+        let start = Arc::new(spec.start.clone());
         let files = AttemptFiles::new(
             &host.layout.issue_sessions_dir(&start.issue.id),
             &start.stage.name,
