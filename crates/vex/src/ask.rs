@@ -64,7 +64,6 @@ struct MessageLine {
 struct AskReply {
     ask: String,
     decision: Decision,
-    #[serde(default)]
     message: Option<String>,
 }
 

@@ -91,12 +91,7 @@ fn events(protocol: Protocol, bytes: usize) -> Vec<String> {
 /// Returns the bytes allocated while such an answer was read.
 fn work(protocol: Protocol, bytes: usize) -> usize {
     let events = events(protocol, bytes);
-    let request = Request {
-        system: "",
-        messages: &[],
-        tools: &[],
-        output_schema: None,
-    };
+    let request = Request::default();
     let mut shown = 0;
     let before = ALLOCATED.load(Ordering::Relaxed);
     let mut reader = AnswerReader::new(protocol, &request, 0);

@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::{Value, json};
 use vik_testkit::server::ModelServer;
 
-use common::Dice;
+use common::{Dice, kill_after};
 
 const TASK: &str = "KEY: long\nTranslate every file of the catalogue, one after the other.";
 
@@ -169,20 +169,11 @@ fn resume_over_compactions_repeats_no_finished_call() {
     let mut session: Option<String> = None;
     let mut kills = 0;
     loop {
-        let mut child = match &session {
+        let child = match &session {
             None => fixture.start(&[TASK]),
             Some(id) => fixture.start(&["--resume", id]),
         };
-        let mut events = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut first = None;
-        for _ in 0..2 + dice.throw(30) {
-            let Some(line) = events.next() else { break };
-            first.get_or_insert(line.unwrap());
-        }
-        let start: Value = serde_json::from_str(&first.unwrap()).unwrap();
-        let id = start["session_id"].as_str().unwrap().to_owned();
-        child.kill().unwrap();
-        let status = child.wait().unwrap();
+        let (id, status) = kill_after(child, 2 + dice.throw(30));
         if status.code() == Some(0) {
             break;
         }

@@ -9,12 +9,11 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use common::{Dice, Fixture};
+use common::{Dice, Fixture, kill_after};
 
 /// A recording for prompts with the task.
 fn recording(turns: &[Value]) -> Fixture {
@@ -216,18 +215,9 @@ fn resume_after_random_kills_repeats_no_finished_call() {
             None => fixture.replay(&["the task"]),
             Some(id) => fixture.replay(&["--resume", id]),
         };
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let mut events = BufReader::new(child.stdout.take().unwrap()).lines();
+        let child = command.stdout(Stdio::piped()).spawn().unwrap();
         // `session_start`, then some of the following events.
-        let events_seen: Vec<String> = events
-            .by_ref()
-            .take(2 + dice.throw(9) as usize)
-            .map(Result::unwrap)
-            .collect();
-        let start: Value = serde_json::from_str(&events_seen[0]).unwrap();
-        let id = start["session_id"].as_str().unwrap().to_owned();
-        child.kill().unwrap();
-        let status = child.wait().unwrap();
+        let (id, status) = kill_after(child, 2 + dice.throw(9));
         // The last kill may have come between the final answer and the exit. Then the recording has
         // no turn that continues the conversation.
         let was_done = || {
@@ -239,7 +229,7 @@ fn resume_after_random_kills_repeats_no_finished_call() {
         if status.code() == Some(0) || (status.code().is_some() && was_done()) {
             break;
         }
-        assert_eq!(status.code(), None, "killed, or done: {events_seen:#?}");
+        assert_eq!(status.code(), None, "killed, or done");
         kills += 1;
         assert!(kills < 500, "it never comes to its end");
         // A process that died before it created its log left nothing to resume.

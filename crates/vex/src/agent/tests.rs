@@ -77,6 +77,12 @@ struct Played {
     events: Vec<Value>,
 }
 
+impl Played {
+    fn events<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Value> {
+        self.events.iter().filter(move |event| event["type"] == kind)
+    }
+}
+
 impl Scene {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();

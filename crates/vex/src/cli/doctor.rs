@@ -213,25 +213,21 @@ fn server(settings: &Settings, ask_model: bool) -> (Vec<Finding>, ExitReason) {
         return (findings, ExitReason::Done);
     }
     let interrupt = Interrupt::new();
-    let (asked, finding) = if settings.model.is_some() {
-        let asked = open::http_settings(settings, &process_env, None, &interrupt)
-            .and_then(|settings| probe(settings, &interrupt));
-        let outcome = asked.map(|probe| format!("{} answered in {} ms", probe.model, probe.took.as_millis()));
-        ("probe", outcome)
+    let probed = if settings.model.is_some() {
+        open::http_settings(settings, &process_env, None, &interrupt)
+            .and_then(|settings| probe(settings, &interrupt))
+            .map(|probe| format!("{} answered in {} ms", probe.model, probe.took.as_millis()))
     } else {
-        let asked = list_models(endpoint, settings.ca_file.as_deref(), &interrupt);
-        (
-            "probe",
-            asked.map(|models| format!("the provider lists {} models", models.len())),
-        )
+        list_models(endpoint, settings.ca_file.as_deref(), &interrupt)
+            .map(|models| format!("the provider lists {} models", models.len()))
     };
-    match finding {
+    match probed {
         Ok(message) => {
-            findings.push(Finding::new(asked, Level::Ok, message));
+            findings.push(Finding::new("probe", Level::Ok, message));
             (findings, ExitReason::Done)
         }
         Err(error) => {
-            findings.push(Finding::new(asked, Level::Error, error.to_string()));
+            findings.push(Finding::new("probe", Level::Error, error.to_string()));
             (findings, models::reason(&error))
         }
     }

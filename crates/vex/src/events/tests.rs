@@ -4,6 +4,7 @@ use super::testing::Sink;
 use super::*;
 use crate::json_schema::JsonSchema;
 use crate::plan::StepStatus;
+use crate::tools::testing::result;
 
 struct Full;
 
@@ -20,16 +21,6 @@ impl Write for Full {
 /// Concatenated here, so that scanners do not take this file for one with secrets.
 fn secret() -> String {
     format!("{}_{}", "ghp", "q7Rz2Lk9Xw4Tb8Vn3Pc6Jd5Hf1Gs0MyKaEu9")
-}
-
-fn result(output: &str, exit_code: Option<i32>) -> ToolResult {
-    ToolResult {
-        call_id: "c1".into(),
-        is_error: exit_code.is_some_and(|code| code != 0),
-        exit_code,
-        output: output.into(),
-        denied: false,
-    }
 }
 
 /// Makes the last event old enough that an `activity` event may follow.
@@ -96,7 +87,7 @@ fn emit_every_event(journal: &Journal) {
         "run_command",
         Arguments::Json(json!({"command": format!("echo {}\x1b[31m\nls", secret())})),
     ));
-    journal.tool_result(&result("1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n", Some(3)));
+    journal.tool_result(&result("c1", Some(3), "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n"));
     journal.tool_call(&call(
         "edit_file",
         Arguments::Broken {
@@ -104,7 +95,7 @@ fn emit_every_event(journal: &Journal) {
             reason: "cut off".into(),
         },
     ));
-    journal.tool_result(&result("a.txt\n-one\n+two", None));
+    journal.tool_result(&result("c1", None, "a.txt\n-one\n+two"));
     journal.plan(&[
         Step {
             text: "look".into(),
@@ -140,8 +131,8 @@ fn emit_every_event(journal: &Journal) {
         by_model: false,
     });
     journal.guard("same_call", "You made the same call three times.");
-    journal.verify("make test", &result("no\n", Some(2)));
-    journal.verify("make test", &result("yes\n", Some(0)));
+    journal.verify("make test", &result("c1", Some(2), "no\n"));
+    journal.verify("make test", &result("c1", Some(0), "yes\n"));
     journal.error("something", false, None);
     journal.evidence(|evidence| {
         evidence.files_changed.push("a.txt".into());

@@ -24,7 +24,7 @@ use protocol::ToolCalls;
 
 /// A request to a provider: the whole conversation, each time an extension of the previous request,
 /// until a compaction.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Request<'a> {
     /// The role of the model and its instructions; identical in each request of a session.
     pub system: &'a str,

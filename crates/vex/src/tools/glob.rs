@@ -17,7 +17,6 @@ const MAX_COUNTED: usize = 20_000;
 #[derive(Debug, Deserialize)]
 pub(crate) struct GlobFiles {
     pattern: String,
-    #[serde(default)]
     path: Option<PathBuf>,
     #[serde(default)]
     all: bool,

@@ -33,9 +33,7 @@ const MAX_CONTEXT: usize = 10;
 #[derive(Debug, Deserialize)]
 pub(crate) struct SearchFiles {
     pattern: String,
-    #[serde(default)]
     path: Option<PathBuf>,
-    #[serde(default)]
     glob: Option<String>,
     #[serde(default)]
     literal: bool,

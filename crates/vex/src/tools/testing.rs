@@ -95,3 +95,14 @@ impl Bench {
         changed
     }
 }
+
+/// Returns the result of a call, or of a command with this exit code.
+pub(crate) fn result(call_id: &str, exit_code: Option<i32>, output: &str) -> ToolResult {
+    ToolResult {
+        call_id: call_id.to_owned(),
+        is_error: exit_code.is_some_and(|code| code != 0),
+        exit_code,
+        output: output.to_owned(),
+        denied: false,
+    }
+}

@@ -91,7 +91,7 @@ pub(crate) trait Tool: DeserializeOwned {
     const DESCRIPTION: &'static str;
     /// What it needs and returns.
     type Kind: ToolKind;
-    const REQUIRED: &'static [&'static str];
+    const REQUIRED: &'static [&'static str] = &[];
     /// Other names of its arguments that models use: (other name, name).
     const ARGUMENTS: &'static [(&'static str, &'static str)] = &[];
     /// Which arguments are paths or lists of paths.

@@ -2,8 +2,9 @@
 
 #![allow(dead_code, reason = "no program of tests uses all of it")]
 
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 
 use serde_json::Value;
 
@@ -92,4 +93,20 @@ impl Dice {
             .wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % sides
     }
+}
+
+/// Kills a run after this number of events. Returns its session and how it ended.
+pub fn kill_after(mut run: Child, events: u64) -> (String, ExitStatus) {
+    let mut lines = BufReader::new(run.stdout.take().unwrap()).lines();
+    let seen: Vec<String> = lines
+        .by_ref()
+        .take(usize::try_from(events).unwrap())
+        .map(Result::unwrap)
+        .collect();
+    let start: Value = serde_json::from_str(&seen[0]).unwrap();
+    run.kill().unwrap();
+    (
+        start["session_id"].as_str().unwrap().to_owned(),
+        run.wait().unwrap(),
+    )
 }

@@ -224,12 +224,7 @@ fn context_size_is_learned_from_a_refusal() {
     .unwrap();
     let mut provider = HttpProvider::new(settings(Protocol::Chat, &server.url())).unwrap();
     assert_eq!(provider.model().context_window, Some(200_000));
-    let request = Request {
-        system: "",
-        messages: &[],
-        tools: &[],
-        output_schema: None,
-    };
+    let request = Request::default();
     let result = provider.turn(request, &mut |_| (), &Interrupt::new());
     assert!(matches!(result, Err(ProviderError::Overflow(_))), "{result:?}");
     assert_eq!(provider.model().context_window, Some(4096));

@@ -153,10 +153,8 @@ fn is_interrupted(protocol: Protocol, turn: Value, after_text: bool) {
         });
         let messages = [Message::user("go")];
         let request = Request {
-            system: "",
             messages: &messages,
-            tools: &[],
-            output_schema: None,
+            ..Request::default()
         };
         let mut on_progress = |progress: Progress<'_>| {
             if matches!(progress, Progress::Text { .. } | Progress::Retry { .. }) {
@@ -190,12 +188,7 @@ fn earlier_interrupt_ends_the_request() {
     let mut provider = HttpProvider::new(settings(Protocol::Chat, &server.url())).unwrap();
     let interrupt = Interrupt::new();
     interrupt.set();
-    let request = Request {
-        system: "",
-        messages: &[],
-        tools: &[],
-        output_schema: None,
-    };
+    let request = Request::default();
     let result = provider.turn(request, &mut |_| (), &interrupt);
     assert!(matches!(result, Err(ProviderError::Interrupted)));
     assert!(server.requests().is_empty());

@@ -4,9 +4,10 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::conversation::{ToolCall, ToolResult};
+use crate::conversation::ToolCall;
 use crate::plan::StepStatus;
 use crate::session::{Entry, History};
+use crate::tools::testing::result;
 
 const TASK: &str = "Rename the module `alpha` to `beta` everywhere.";
 
@@ -84,13 +85,7 @@ fn history(parts: &[Part]) -> History {
                         ),
                     };
                     calls.push(ToolCall::new(call_id.clone(), tool, input));
-                    results.push(ToolResult {
-                        call_id,
-                        is_error: exit_code.is_some_and(|code| code != 0),
-                        exit_code,
-                        output: "ä line\n".repeat(size / 8),
-                        denied: false,
-                    });
+                    results.push(result(&call_id, exit_code, &"ä line\n".repeat(size / 8)));
                 }
                 answer(&mut history, *length, calls);
                 for result in results {
@@ -278,13 +273,7 @@ fn summary_lists_completed_and_open_work() {
             let call = ToolCall::new(id, tool, input);
             let message = Message::answer(vec![Block::text(text), Block::ToolCall(call)]);
             history.apply(Entry::Message { message });
-            let message = Message::Tool(ToolResult {
-                call_id: id.to_owned(),
-                is_error: code.is_some_and(|code| code != 0),
-                exit_code: code,
-                output: output.to_owned(),
-                denied: false,
-            });
+            let message = Message::Tool(result(id, code, output));
             history.apply(Entry::Message { message });
         };
     round(

@@ -32,7 +32,7 @@ fn short_answer_without_changes_is_retried_once() {
         )
     );
     assert!(last_user(&played.seen[1]).contains("changed nothing"));
-    assert!(played.events.iter().any(|event| event["type"] == "guard"));
+    assert!(played.events("guard").next().is_some());
     let played = Scene::new().play_turns(vec![text_turn("Done."), text_turn(REPORT)]);
     assert_eq!(played.ending.reason, ExitReason::Done);
     // Reading alone changes nothing either.
@@ -171,7 +171,7 @@ fn time_limit_interrupts_a_command() {
         ended(&played),
         (ExitReason::Limit, "reached the time limit of 0.3 s")
     );
-    assert!(played.events.iter().any(|event| event["type"] == "tool_result"));
+    assert!(played.events("tool_result").next().is_some());
 }
 
 #[test]
@@ -190,12 +190,7 @@ fn failed_check_returns_its_output_to_the_model() {
         feedback.contains("no x here") && feedback.contains("exit code 1"),
         "{feedback}"
     );
-    let checks: Vec<_> = played
-        .events
-        .iter()
-        .filter(|event| event["type"] == "verify")
-        .collect();
-    assert_eq!(checks.len(), 2);
+    assert_eq!(played.events("verify").count(), 2);
 }
 
 #[test]
@@ -291,12 +286,7 @@ fn refused_at_the_end(check: &str, answers: usize) -> Played {
 #[test]
 fn passing_check_overrides_a_refused_last_call() {
     let played = refused_at_the_end("test -e x", 1);
-    assert!(
-        played
-            .events
-            .iter()
-            .any(|event| event["type"] == "tool_result" && event["denied"] == true)
-    );
+    assert!(played.events("tool_result").any(|event| event["denied"] == true));
     assert_eq!(ended(&played), (ExitReason::Done, ""));
 }
 
@@ -335,7 +325,7 @@ fn overlong_request_is_shortened_at_most_twice() {
     });
     assert_eq!(played.ending.reason, ExitReason::Done);
     assert!(overflows >= 1);
-    let compactions = played.events.iter().filter(|event| event["type"] == "compaction");
+    let compactions = played.events("compaction");
     assert_eq!(compactions.count(), overflows);
 
     let played = Scene::new().play(|_, _| Err(ProviderError::Overflow("too long".to_owned())));
@@ -362,7 +352,7 @@ fn summary_request_reports_activity() {
             _ => text_turn(REPORT),
         })
     });
-    let count = |kind: &str| played.events.iter().filter(|event| event["type"] == kind).count();
+    let count = |kind: &str| played.events(kind).count();
     let asked = played
         .seen
         .iter()
@@ -376,15 +366,10 @@ fn summary_request_reports_activity() {
 fn loop_is_corrected_once_then_ends_with_its_own_reason() {
     let played = Scene::new().play(|_, _| Ok(calls(&[("list_dir", json!({}))])));
     assert_eq!(played.ending.reason, ExitReason::NoProgress);
-    assert!(
-        played
-            .ending
-            .message
-            .is_some_and(|message| message.contains("same"))
-    );
+    assert!(ended(&played).1.contains("same"));
     let corrected = |messages: &&Vec<Message>| matches!(messages.last(), Some(Message::User { text }) if text.contains("in circles"));
     assert_eq!(played.seen.iter().filter(corrected).count(), 1);
     assert!(played.seen.len() < 10);
-    let guards = played.events.iter().filter(|event| event["type"] == "guard");
+    let guards = played.events("guard");
     assert_eq!(guards.count(), 2);
 }

@@ -44,18 +44,12 @@ fn requests_keep_task_and_plan_and_extend_each_other() {
     assert_eq!(played.ending.reason, ExitReason::Done, "{:?}", played.ending);
     assert_eq!(played.seen.len(), TURNS);
     let output: usize = played
-        .events
-        .iter()
-        .filter(|event| event["type"] == "tool_result")
+        .events("tool_result")
         .map(|event| event["output"].as_str().unwrap().len())
         .sum();
     assert!(output > 2_000_000, "{output} bytes of output");
 
-    let compactions = played
-        .events
-        .iter()
-        .filter(|event| event["type"] == "compaction")
-        .count();
+    let compactions = played.events("compaction").count();
     assert!(compactions > 3, "{compactions}");
     let mut extends = 0;
     for (number, pair) in played.seen.windows(2).enumerate() {

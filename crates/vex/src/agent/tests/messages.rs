@@ -12,10 +12,7 @@ fn message(id: &str, text: &str, interrupt: bool) -> PersonMessage {
 
 /// Returns the types and ids of the events that show when a message was taken.
 fn taken(played: &Played) -> Vec<&str> {
-    let events = played
-        .events
-        .iter()
-        .filter(|event| event["type"] == "message_taken");
+    let events = played.events("message_taken");
     events.map(|event| event["id"].as_str().unwrap()).collect()
 }
 

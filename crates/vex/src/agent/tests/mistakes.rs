@@ -23,7 +23,7 @@ fn task_is_never_trimmed_out_after_many_calls() {
     let read = big(&scene, 150);
     let played = scene.play(|number, _| Ok(read(number)));
     assert_eq!(played.seen.len(), 60);
-    assert!(played.events.iter().any(|event| event["type"] == "compaction"));
+    assert!(played.events("compaction").next().is_some());
     for messages in &played.seen {
         let Message::User { text } = &messages[0] else {
             panic!("{messages:?}");
@@ -84,7 +84,7 @@ fn cancel_leaves_no_call_without_its_result() {
     watcher.join().unwrap();
     assert_eq!(played.ending.reason, ExitReason::Interrupted);
     assert!(!scene.work().join("second").exists() && !scene.work().join("third").exists());
-    let count = |kind| played.events.iter().filter(|event| event["type"] == kind).count();
+    let count = |kind| played.events(kind).count();
     assert_eq!((count("tool_call"), count("tool_result")), (3, 3));
 
     // The conversation can be resumed: no call is open.
@@ -110,11 +110,8 @@ fn file_read_before_a_compaction_is_returned_whole_again() {
     let read = big(&scene, 200);
     let again = |number: usize| number.is_multiple_of(4);
     let played = scene.play(|number, _| Ok(read(if again(number) { 0 } else { number })));
-    assert!(played.events.iter().any(|event| event["type"] == "compaction"));
-    let results = played
-        .events
-        .iter()
-        .filter(|event| event["type"] == "tool_result");
+    assert!(played.events("compaction").next().is_some());
+    let results = played.events("tool_result");
     let outputs: Vec<&str> = results
         .enumerate()
         .filter(|(number, _)| again(*number))

@@ -72,10 +72,8 @@ pub fn probe(settings: HttpSettings, interrupt: &Interrupt) -> Result<Probe, Pro
     settings.model.thinking_budget = None;
     let mut provider = HttpProvider::new(settings)?;
     let request = Request {
-        system: "",
         messages: &[Message::user("Answer with the word ok.")],
-        tools: &[],
-        output_schema: None,
+        ..Request::default()
     };
     let start = Instant::now();
     let turn = provider.turn(request, &mut |_| (), interrupt)?;

@@ -36,7 +36,6 @@ enum RecordingLine {
     Turn(RecordedTurn),
     Error {
         message: String,
-        #[serde(default)]
         class: Option<String>,
     },
 }
@@ -44,9 +43,7 @@ enum RecordingLine {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecordedTurn {
-    #[serde(default)]
     pub reasoning: Option<String>,
-    #[serde(default)]
     pub text: Option<String>,
     /// The tool calls; none in the last turn.
     #[serde(default)]
@@ -55,7 +52,6 @@ pub struct RecordedTurn {
     #[serde(default)]
     pub usage: Usage,
     /// The cost in USD.
-    #[serde(default)]
     pub cost_usd: Option<f64>,
     /// The duration of the answer, in milliseconds.
     #[serde(default)]
@@ -76,9 +72,7 @@ pub struct RecordedCall {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expect {
-    #[serde(default)]
     pub is_error: Option<bool>,
-    #[serde(default)]
     pub exit_code: Option<i32>,
     /// Texts that the output must all contain.
     #[serde(default)]

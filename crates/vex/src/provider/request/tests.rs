@@ -178,10 +178,9 @@ fn settings_of_each_protocol() {
             ),
         ] {
             let request = Request {
-                system: "",
-                messages: &[],
                 tools: &tools,
                 output_schema: schema,
+                ..Request::default()
             };
             let mut body: Value = serde_json::from_slice(&protocol.body(&request, &settings)).unwrap();
             body["tools"] = json!("…");

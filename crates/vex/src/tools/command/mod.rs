@@ -34,9 +34,7 @@ const DEFAULT_TIMEOUT_MS: u64 = 2 * 60 * 1000;
 #[derive(Deserialize)]
 pub(crate) struct RunCommand {
     command: String,
-    #[serde(default)]
     cwd: Option<PathBuf>,
-    #[serde(default)]
     timeout_ms: Option<u64>,
     #[serde(default)]
     background: bool,

@@ -27,7 +27,6 @@ impl Tool for ListDir {
     const ALIASES: &'static [&'static str] = &["ls", "list", "list_directory", "list_files"];
     const DESCRIPTION: &'static str = "List a directory; directories end with a slash.";
     type Kind = ReadOnly;
-    const REQUIRED: &'static [&'static str] = &[];
     const ARGUMENTS: &'static [(&'static str, &'static str)] =
         &[("dir", "path"), ("directory", "path"), ("dir_path", "path")];
     const PATHS: &'static [&'static str] = &["path"];

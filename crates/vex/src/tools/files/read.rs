@@ -27,9 +27,7 @@ const CHUNK: usize = 64 * 1024;
 #[derive(Debug, Deserialize)]
 pub(crate) struct ReadFile {
     pub(crate) path: PathBuf,
-    #[serde(default)]
     pub(crate) offset: Option<usize>,
-    #[serde(default)]
     pub(crate) limit: Option<usize>,
 }
 

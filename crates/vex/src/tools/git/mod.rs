@@ -104,7 +104,6 @@ impl Tool for GitStatus {
     const NAME: &'static str = "git_status";
     const DESCRIPTION: &'static str = "Branch, changed, staged, untracked and conflicting files.";
     type Kind = ReadOnly;
-    const REQUIRED: &'static [&'static str] = &[];
 
     fn properties() -> Value {
         json!({})
@@ -186,7 +185,6 @@ impl Tool for GitDiff {
     const DESCRIPTION: &'static str =
         "Changes of tracked files: unstaged, staged, or against a ref or range (a..b).";
     type Kind = ReadOnly;
-    const REQUIRED: &'static [&'static str] = &[];
     const ARGUMENTS: &'static [(&'static str, &'static str)] = NAMES;
     const PATHS: &'static [&'static str] = &["paths"];
 
@@ -227,7 +225,6 @@ pub(crate) struct GitLog {
     revision: Option<String>,
     #[serde(default)]
     paths: Vec<PathBuf>,
-    #[serde(default)]
     limit: Option<usize>,
 }
 
@@ -235,7 +232,6 @@ impl Tool for GitLog {
     const NAME: &'static str = "git_log";
     const DESCRIPTION: &'static str = "Commits, newest first, one in a line.";
     type Kind = ReadOnly;
-    const REQUIRED: &'static [&'static str] = &[];
     const ARGUMENTS: &'static [(&'static str, &'static str)] = NAMES;
     const PATHS: &'static [&'static str] = &["paths"];
 
@@ -279,7 +275,6 @@ impl Tool for GitShow {
     const NAME: &'static str = "git_show";
     const DESCRIPTION: &'static str = "A commit with its patch, or a file as it was (ref HEAD~1:src/a.rs).";
     type Kind = ReadOnly;
-    const REQUIRED: &'static [&'static str] = &[];
     const ARGUMENTS: &'static [(&'static str, &'static str)] = NAMES;
     const PATHS: &'static [&'static str] = &["paths"];
 

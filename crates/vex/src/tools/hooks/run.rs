@@ -36,15 +36,11 @@ enum HookDecision {
         _message: Option<String>,
     },
     Deny {
-        #[serde(default)]
         code: Option<String>,
-        #[serde(default)]
         message: Option<String>,
     },
     Replace {
-        #[serde(default)]
         input: Option<Value>,
-        #[serde(default)]
         output: Option<String>,
         #[serde(default, rename = "code")]
         _code: Option<String>,

@@ -380,10 +380,8 @@ fn text_call_beside_a_native_call_is_dropped() {
         arguments: &[],
     };
     let request = Request {
-        system: "",
-        messages: &[],
         tools: &[tool],
-        output_schema: None,
+        ..Request::default()
     };
     let text_call = r#"{"delta":{"content":"I look.\n{\"name\":\"look\",\"arguments\":{\"path\":\"a\"}}"}}"#;
     let real = call(0, "c1", "look", r#"{"path":"b"}"#);
@@ -419,10 +417,8 @@ fn text_call_may_use_other_names_of_tool_and_arguments() {
         arguments: &[("cmd", "command")],
     };
     let request = Request {
-        system: "",
-        messages: &[],
         tools: &[tool],
-        output_schema: None,
+        ..Request::default()
     };
     let text_call = r#"{"delta":{"content":"{\"tool\":\"bash\",\"cmd\":\"ls\"}"}}"#;
     let mut reader = AnswerReader::new(Protocol::Chat, &request, 0);

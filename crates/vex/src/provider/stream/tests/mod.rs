@@ -25,10 +25,8 @@ fn answer<'a>(
     chunks: impl IntoIterator<Item = &'a [u8]>,
 ) -> Outcome {
     let request = Request {
-        system: "",
         messages,
-        tools: &[],
-        output_schema: None,
+        ..Request::default()
     };
     let mut shown = Vec::new();
     let mut show = |progress: Progress<'_>| match (progress, shown.last_mut()) {
