@@ -133,7 +133,15 @@ pub fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
 /// # Errors
 /// As [`read_json`].
 pub fn read_json_if_exists<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
-    match read_json(path) {
+    if_exists(read_json(path))
+}
+
+/// Returns `None` for the result of an access to a file or a folder that does not exist.
+///
+/// # Errors
+/// The other errors of the result.
+pub fn if_exists<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         value => value.map(Some),
     }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use vik_proc::{Limits, Supervisor, untrusted};
 
 use super::changes::small_file;
-use super::fs::{create_private_dir_all, list_folder, write_private};
+use super::fs::{create_private_dir_all, if_exists, list_folder, write_private};
 use super::isolated_git::isolated_spec;
 
 /// The time limit of one git call.
@@ -60,11 +60,7 @@ const MAX_VIEW_AGE: Duration = Duration::from_secs(3600);
 /// # Errors
 /// When the folder cannot be read.
 pub(super) fn sweep_views(scratch: &Path) -> io::Result<()> {
-    let entries = match list_folder(scratch) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        entries => entries?,
-    };
-    for entry in entries {
+    for entry in if_exists(list_folder(scratch))?.into_iter().flatten() {
         let entry = entry?;
         let age = entry.metadata().and_then(|metadata| metadata.modified());
         let is_old = age.is_ok_and(|made| made.elapsed().is_ok_and(|age| age > MAX_VIEW_AGE));
@@ -82,13 +78,8 @@ impl InspectionView {
             return Ok(None);
         }
         let dot_git = workspace.join(".git");
-        let kind = match dot_git.symlink_metadata() {
-            Ok(metadata) => metadata.file_type(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(InspectionError::NoRepository);
-            }
-            Err(error) => return Err(error.into()),
-        };
+        let metadata = if_exists(dot_git.symlink_metadata())?.ok_or(InspectionError::NoRepository)?;
+        let kind = metadata.file_type();
         let (own, common) = if kind.is_dir() {
             (dot_git.clone(), dot_git)
         } else if kind.is_file() {

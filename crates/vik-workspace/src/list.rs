@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Deserialize;
 use vik_core::ids::IssueId;
 
-use super::fs::{list_folder, read};
+use super::fs::{if_exists, list_folder, read};
 use super::{Layout, folder_name};
 
 /// Returns the issues that have a workspace, complete or not, sorted by folder name. A folder whose
@@ -22,12 +22,8 @@ pub fn list(layout: &Layout) -> io::Result<Vec<IssueId>> {
 /// Returns the names of the folders in a folder, sorted; none if it is missing. Names that are not
 /// UTF-8 are left out.
 pub(super) fn folders(folder: &Path) -> io::Result<Vec<String>> {
-    let entries = match list_folder(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?,
-    };
     let mut names = Vec::new();
-    for entry in entries {
+    for entry in if_exists(list_folder(folder))?.into_iter().flatten() {
         let entry = entry?;
         if entry.file_type()?.is_dir()
             && let Ok(name) = entry.file_name().into_string()

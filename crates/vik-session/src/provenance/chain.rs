@@ -20,7 +20,7 @@ use vik_core::file_change::ContentHash;
 use vik_proc::FileLock;
 use vik_workspace::changes::hash_of;
 use vik_workspace::fs as private;
-use vik_workspace::fs::{create_private_dir_all, write_atomic};
+use vik_workspace::fs::{create_private_dir_all, if_exists, write_atomic};
 
 use super::record::{Record, VERSION};
 use super::trim::Start;
@@ -454,8 +454,5 @@ fn head_of_attempt(line: &[u8], end: u64, record: &Record) -> Option<Head> {
 }
 
 fn read_or_empty(path: &Path) -> io::Result<Vec<u8>> {
-    match private::read(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        text => text,
-    }
+    Ok(if_exists(private::read(path))?.unwrap_or_default())
 }

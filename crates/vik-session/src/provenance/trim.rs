@@ -9,7 +9,7 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use vik_workspace::fs as private;
+use vik_workspace::fs::{self as private, if_exists};
 
 use super::chain::{Head, Trace, follow};
 
@@ -94,10 +94,10 @@ impl Trace {
     /// # Errors
     /// Returns an error if the file cannot be read.
     pub fn removed(&self) -> io::Result<u64> {
-        match private::open(&self.file()) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
-            file => Ok(Start::read(&mut file?)?.removed.seq),
-        }
+        let Some(mut file) = if_exists(private::open(&self.file()))? else {
+            return Ok(0);
+        };
+        Ok(Start::read(&mut file)?.removed.seq)
     }
 
     /// Returns whether [`trim`](Self::trim) would remove anything. Blocks.
@@ -146,9 +146,8 @@ impl Trace {
 
     /// Returns where the records start and the last one that can be removed, if any.
     fn expired(&self, before: Timestamp) -> io::Result<Option<(Start, Head)>> {
-        let file = match private::open(&self.file()) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            file => file?,
+        let Some(file) = if_exists(private::open(&self.file()))? else {
+            return Ok(None);
         };
         let Some(head) = self.stored_head()? else {
             return Ok(None);

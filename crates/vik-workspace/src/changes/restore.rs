@@ -16,7 +16,7 @@ use vik_proc::untrusted;
 
 use super::store::Store;
 use super::walk::{MarkKind, Snapshot};
-use crate::fs::FOLDER;
+use crate::fs::{FOLDER, if_exists};
 use crate::issues::file_type;
 use crate::removal;
 
@@ -119,11 +119,7 @@ pub fn read_file(workspace: impl AsFd, path: &RelPath) -> io::Result<Option<Vec<
         return Ok(None);
     };
     let name = Path::new(OsStr::from_bytes(path.name()));
-    match untrusted::read_at(&folder, name, MAX_FILE_BYTES) {
-        Ok(content) => Ok(Some(content)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
+    if_exists(untrusted::read_at(&folder, name, MAX_FILE_BYTES))
 }
 
 /// Opens the folder of a path, and creates missing folders if `make` is set. `None` if it does not

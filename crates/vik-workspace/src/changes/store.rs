@@ -12,7 +12,7 @@ use vik_core::file_change::ContentHash;
 
 use self::pack::{PackWriter, Packs};
 use crate::fs as private;
-use crate::fs::{create_parent, write_atomic_nosync};
+use crate::fs::{create_parent, if_exists, write_atomic_nosync};
 
 /// A store of contents: each in a file of its own, or in a pack.
 #[derive(Clone, Debug)]
@@ -133,11 +133,7 @@ impl Store {
     /// Returns the contents that have files of their own.
     fn own_files(&self) -> io::Result<HashSet<ContentHash>> {
         let mut hashes = HashSet::new();
-        let folders = match private::list_folder(&self.dir) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(hashes),
-            folders => folders?,
-        };
-        for folder in folders {
+        for folder in if_exists(private::list_folder(&self.dir))?.into_iter().flatten() {
             let folder = folder?;
             let prefix = folder.file_name();
             let Some(prefix) = prefix.to_str().filter(|prefix| prefix.len() == 2) else {

@@ -16,7 +16,7 @@ use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
 use vik_proc::untrusted;
 
 use super::GitError;
-use crate::fs::FOLDER;
+use crate::fs::{FOLDER, if_exists};
 use crate::issues::file_type;
 
 /// The size limit of a file that is read completely, in bytes.
@@ -73,11 +73,7 @@ fn walk_down(root: &impl AsFd, path: &Path, make: bool) -> io::Result<OwnedFd> {
 /// Reads a regular file completely. Returns `None` if there is none. It refuses a link and does not
 /// block on a pipe.
 pub fn read(folder: &impl AsFd, name: &str) -> io::Result<Option<Vec<u8>>> {
-    match untrusted::read_at(folder, Path::new(name), MAX_READ_BYTES) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
+    if_exists(untrusted::read_at(folder, Path::new(name), MAX_READ_BYTES))
 }
 
 /// Reads a file like [`read`], as text.
@@ -219,11 +215,8 @@ impl Takeover<'_> {
 
 fn take_ref(from: &OwnedFd, to: &OwnedFd, name: &CStr) -> io::Result<()> {
     let name = OsStr::from_bytes(name.to_bytes());
-    match untrusted::read_at(from, Path::new(name), MAX_REF_BYTES) {
-        Ok(content) => replace(to, name, &content),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
-    }
+    let content = if_exists(untrusted::read_at(from, Path::new(name), MAX_REF_BYTES))?;
+    content.map_or(Ok(()), |content| replace(to, name, &content))
 }
 
 /// Gives a file a second name in another folder, or copies it if that is not possible.
