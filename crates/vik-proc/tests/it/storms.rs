@@ -77,19 +77,30 @@ impl Drop for Bounded {
     }
 }
 
-/// The result of a storm.
-struct End {
-    record: ExitRecord,
-    took: Duration,
+/// Creates the cgroup of a test, or ends the test with a message that it was skipped.
+macro_rules! bounded {
+    ($test:literal) => {
+        match Bounded::new($test) {
+            Some(group) => group,
+            None => return,
+        }
+    };
 }
 
-/// Lets the agent run until it is ready or exceeds a limit, stops it, and waits for its end.
-async fn run_storm(group: &Bounded, scene: &Scene, spec: &ShimSpec) -> End {
-    run_storm_as(group, scene, spec, &[]).await
+/// Lets the agent run until it is ready or exceeds a limit, stops it, and waits for its end, which
+/// must come in time and be proven.
+async fn run_storm(label: &str, group: &Bounded, scene: &Scene, spec: &ShimSpec) -> ExitRecord {
+    run_storm_as(label, group, scene, spec, &[]).await
 }
 
 /// Like [`run_storm`], with arguments before the program of the daemon.
-async fn run_storm_as(group: &Bounded, scene: &Scene, spec: &ShimSpec, before: &[&str]) -> End {
+async fn run_storm_as(
+    label: &str,
+    group: &Bounded,
+    scene: &Scene,
+    spec: &ShimSpec,
+    before: &[&str],
+) -> ExitRecord {
     let path = |name: &str| scene.path(name);
     for name in ["up", "stop", "note", "exit.json", "shim.json", "shim.watched"] {
         let _ = std::fs::remove_file(path(name));
@@ -137,7 +148,10 @@ async fn run_storm_as(group: &Bounded, scene: &Scene, spec: &ShimSpec, before: &
     let (done, failed) = note.split_once(' ').unwrap();
     assert_eq!(failed, "0", "of {done} other processes could not be started");
     assert_ne!(done, "0");
-    End { record, took }
+    assert_eq!(record.proof, Proof::Subreaper, "{label}: {record:?}");
+    assert!(took < IN_TIME, "{label}: {took:?}");
+    println!("{label}: {took:?}");
+    record
 }
 
 /// Returns a spec with short graces, and without a cgroup of version 2 for the tree.
@@ -160,33 +174,23 @@ fn confined(scene: &Scene, mut spec: ShimSpec, processes: u32) -> ShimSpec {
     spec
 }
 
-#[track_caller]
-fn proven(label: &str, end: &End) {
-    assert_eq!(end.record.proof, Proof::Subreaper, "{label}: {:?}", end.record);
-    assert!(end.took < IN_TIME, "{label}: {:?}", end.took);
-    println!("{label}: {:?}", end.took);
-}
-
 #[tokio::test]
 async fn fork_chains_of_every_kind_are_ended() {
     let _others = STORMS.read().await;
-    let Some(group) = Bounded::new("fork_chains_of_every_kind_are_ended") else {
-        return;
-    };
+    let group = bounded!("fork_chains_of_every_kind_are_ended");
     for kind in [
         "plain", "setsid", "sibling", "silent", "vfork", "double", "thread",
     ] {
         for reaper in ["", "reaper"] {
             let scene = Scene::new();
             let spec = bare(&scene, &format!("{reaper} comets {kind} 40 ready @up hang"));
-            let end = run_storm(&group, &scene, &spec).await;
-            proven(&format!("{kind} {reaper}"), &end);
+            run_storm(&format!("{kind} {reaper}"), &group, &scene, &spec).await;
             let with_census = ShimSpec {
                 census: Some(scene.path("census")),
                 ..spec
             };
-            let end = run_storm(&group, &scene, &with_census).await;
-            proven(&format!("{kind} {reaper}, with a census"), &end);
+            let label = format!("{kind} {reaper}, with a census");
+            run_storm(&label, &group, &scene, &with_census).await;
         }
     }
 }
@@ -194,9 +198,7 @@ async fn fork_chains_of_every_kind_are_ended() {
 #[tokio::test]
 async fn trees_that_only_take_room_are_ended() {
     let _others = STORMS.read().await;
-    let Some(group) = Bounded::new("trees_that_only_take_room_are_ended") else {
-        return;
-    };
+    let group = bounded!("trees_that_only_take_room_are_ended");
     for args in [
         "reaper also s 5 reaper comets setsid 20 hang comets plain 20 ready @up hang",
         "zombies 5000 ready @up hang",
@@ -205,17 +207,14 @@ async fn trees_that_only_take_room_are_ended() {
         "threads 5000 ready @up hang",
     ] {
         let scene = Scene::new();
-        let end = run_storm(&group, &scene, &bare(&scene, args)).await;
-        proven(args, &end);
+        run_storm(args, &group, &scene, &bare(&scene, args)).await;
     }
 }
 
 #[tokio::test]
 async fn fork_chains_in_a_pid_namespace_are_ended() {
     let _others = STORMS.read().await;
-    let Some(group) = Bounded::new("fork_chains_in_a_pid_namespace_are_ended") else {
-        return;
-    };
+    let group = bounded!("fork_chains_in_a_pid_namespace_are_ended");
     let scene = Scene::new();
     let mut spec = bare(&scene, "");
     spec.program = "unshare".into();
@@ -225,7 +224,7 @@ async fn fork_chains_in_a_pid_namespace_are_ended() {
     .map(Into::into)
     .to_vec();
     spec.args.extend([scene.path("up").into(), "hang".into()]);
-    proven("unshare -p", &run_storm(&group, &scene, &spec).await);
+    run_storm("unshare -p", &group, &scene, &spec).await;
 }
 
 /// An ordinary user has no cgroup here. The kernel limits the number of the user's tasks.
@@ -233,9 +232,8 @@ async fn fork_chains_in_a_pid_namespace_are_ended() {
 async fn storms_of_an_ordinary_user_are_ended() {
     use std::os::unix::fs::PermissionsExt;
 
-    let test = "storms_of_an_ordinary_user_are_ended";
     let _alone = STORMS.write().await;
-    let Some(group) = Bounded::new(test) else { return };
+    let group = bounded!("storms_of_an_ordinary_user_are_ended");
     for args in [
         "comets setsid 40 ready @up hang",
         "reaper comets plain 40 ready @up hang",
@@ -251,16 +249,14 @@ async fn storms_of_an_ordinary_user_are_ended() {
         let mut spec = bare(&scene, args);
         spec.program = program.into();
         let nobody = ["setpriv", "--reuid=65533", "--regid=65533", "--clear-groups"];
-        let end = run_storm_as(&group, &scene, &spec, &nobody).await;
-        proven(args, &end);
+        run_storm_as(args, &group, &scene, &spec, &nobody).await;
     }
 }
 
 #[tokio::test]
 async fn fork_chains_in_a_sandbox_are_ended() {
-    let test = "fork_chains_in_a_sandbox_are_ended";
     let _others = STORMS.read().await;
-    let Some(group) = Bounded::new(test) else { return };
+    let group = bounded!("fork_chains_in_a_sandbox_are_ended");
     let mut backends = vec![Backend::Landlock];
     backends.extend(bubblewrap("storms::fork_chains_in_a_sandbox_are_ended").then_some(Backend::Bubblewrap));
     for backend in backends {
@@ -272,8 +268,7 @@ async fn fork_chains_in_a_sandbox_are_ended() {
             let scene = Scene::new();
             let mut spec = confined(&scene, bare(&scene, args), 4096);
             spec.sandbox.as_mut().unwrap().backend = backend;
-            let end = run_storm(&group, &scene, &spec).await;
-            proven(&format!("{backend:?}: {args}"), &end);
+            run_storm(&format!("{backend:?}: {args}"), &group, &scene, &spec).await;
         }
     }
 }
@@ -281,15 +276,12 @@ async fn fork_chains_in_a_sandbox_are_ended() {
 #[tokio::test]
 async fn zombies_count_against_the_process_limit() {
     let _others = STORMS.read().await;
-    let Some(group) = Bounded::new("zombies_count_against_the_process_limit") else {
-        return;
-    };
+    let group = bounded!("zombies_count_against_the_process_limit");
     let scene = Scene::new();
     let spec = confined(&scene, bare(&scene, "zombies 900 ready @up hang"), 300);
-    let end = run_storm(&group, &scene, &spec).await;
-    proven("zombies in a sandbox", &end);
-    let Some(Overrun::Processes { used, limit: 300 }) = end.record.overrun else {
-        panic!("{:?}", end.record);
+    let record = run_storm("zombies in a sandbox", &group, &scene, &spec).await;
+    let Some(Overrun::Processes { used, limit: 300 }) = record.overrun else {
+        panic!("{record:?}");
     };
     assert!(used > 300);
 }
@@ -297,18 +289,15 @@ async fn zombies_count_against_the_process_limit() {
 #[tokio::test]
 async fn tree_may_take_half_of_the_free_tasks() {
     let _others = STORMS.read().await;
-    let Some(group) = Bounded::new("tree_may_take_half_of_the_free_tasks") else {
-        return;
-    };
+    let group = bounded!("tree_may_take_half_of_the_free_tasks");
     for args in ["zombies 5000 ready @up hang", "threads 5000 ready @up hang"] {
         let scene = Scene::new();
         // The limit is more than the system has room for, as the default of `pids` is in a small
         // container.
         for spec in [bare(&scene, args), confined(&scene, bare(&scene, args), 4096)] {
-            let end = run_storm(&group, &scene, &spec).await;
-            proven(args, &end);
-            let Some(Overrun::Tasks { used, limit }) = end.record.overrun else {
-                panic!("{args}: {:?}", end.record);
+            let record = run_storm(args, &group, &scene, &spec).await;
+            let Some(Overrun::Tasks { used, limit }) = record.overrun else {
+                panic!("{args}: {record:?}");
             };
             assert!(used >= limit && limit < u64::from(ROOM / 2), "{used} {limit}");
         }
