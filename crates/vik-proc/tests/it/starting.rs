@@ -1,6 +1,8 @@
 //! The environment, streams and descriptors of the agent, and agents that cannot be started.
 
+use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 
 #[cfg(target_os = "linux")]
 use nix::sys::signal::{Signal, kill};
@@ -16,10 +18,15 @@ use crate::support::*;
 
 #[tokio::test]
 async fn agent_gets_exactly_the_spec() {
-    let scene = Scene::new();
-    let mut spec = scene.spec("env fds limit say done");
+    gets_exactly_the_spec(&Scene::new()).await;
+}
+
+pub(crate) async fn gets_exactly_the_spec(scene: &Scene) {
+    write(&scene.path("prompt"), &vec![b'p'; 3_000_000]);
+    let mut spec = scene.spec("env fds limit count-stdin");
     spec.open_files = Some(123);
     spec.env.push(("NAME".into(), "a value = with signs".into()));
+    spec.stdin = Stdin::File(scene.path("prompt"));
     let lock = FileLock::try_acquire(&scene.path("lock")).unwrap().unwrap();
     let supervised = within(scene.supervisor.spawn(&spec, Some(&lock), StdoutMode::Null))
         .await
@@ -27,7 +34,8 @@ async fn agent_gets_exactly_the_spec() {
     let record = scene.end(&supervised).await;
     assert_eq!(
         (record.code, record.signal, record.cause),
-        (Some(0), None, Cause::Exited)
+        (Some(0), None, Cause::Exited),
+        "{record:?}"
     );
     assert_eq!((&record.proof, record.leftovers_killed), (&Proof::Subreaper, 0));
     assert_eq!(record.boot_id, vik_proc::identity::boot_id());
@@ -37,7 +45,7 @@ async fn agent_gets_exactly_the_spec() {
     let mark = format!("{}={}", scene.mark.name, scene.mark.value);
     assert_eq!(
         scene.out(),
-        format!("{path}\nNAME=a value = with signs\n{mark}\n3\n123\ndone\n")
+        format!("{path}\nNAME=a value = with signs\n{mark}\n3\n123\n3000000\n")
     );
     for file in ["out", "err", "exit.json"] {
         let mode = std::fs::metadata(scene.path(file)).unwrap().permissions().mode();
@@ -79,16 +87,6 @@ async fn output_is_appended_and_stderr_can_follow_stdout() {
     spec.stderr = Output::Stdout;
     scene.end(&scene.start(&spec).await).await;
     assert_eq!(scene.out(), "before\none\ntwo\nthree\n");
-}
-
-#[tokio::test]
-async fn stdin_is_fed_whole_and_closed() {
-    let scene = Scene::new();
-    write(&scene.path("prompt"), &vec![b'p'; 3_000_000]);
-    let mut spec = scene.spec("count-stdin");
-    spec.stdin = Stdin::File(scene.path("prompt"));
-    scene.end(&scene.start(&spec).await).await;
-    assert_eq!(scene.out(), "3000000\n");
 }
 
 /// Returns an agent that prints its input as it arrives.
@@ -183,72 +181,92 @@ async fn line_of_a_megabyte_reaches_the_file() {
 
 #[tokio::test]
 async fn exit_code_and_signal_are_distinguished() {
-    let scene = Scene::new();
-    let record = scene.end(&scene.start(&scene.spec("exit 42")).await).await;
+    codes_and_signals_are_distinguished(&Scene::new()).await;
+}
+
+pub(crate) async fn codes_and_signals_are_distinguished(scene: &Scene) {
+    for (args, expected) in [
+        ("exit 42", (Some(42), None)),
+        // `bwrap` would report SIGKILL with this exit code.
+        ("exit 137", (Some(137), None)),
+        ("raise SIGUSR1", (None, Some(10))),
+        ("raise SIGKILL", (None, Some(9))),
+    ] {
+        let record = scene.end(&scene.start(&scene.spec(args)).await).await;
+        assert_eq!((record.code, record.signal), expected, "{args}: {record:?}");
+        assert_eq!(record.cause, Cause::Exited);
+    }
+}
+
+fn with_program(scene: &Scene, program: impl Into<OsString>) -> ShimSpec {
+    ShimSpec {
+        program: program.into(),
+        ..scene.spec("")
+    }
+}
+
+/// Writes a file and returns its path.
+fn script(scene: &Scene, name: &str, content: &str, mode: u32) -> PathBuf {
+    let path = scene.path(name);
+    write(&path, content.as_bytes());
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+    path
+}
+
+async fn fails_to_start(scene: &Scene, spec: &ShimSpec, kind: Kind) {
+    let supervised = scene.start(spec).await;
+    assert_eq!(supervised.agent(), None, "{kind:?}");
+    let record = scene.end(&supervised).await;
     assert_eq!(
-        (record.code, record.signal, record.cause),
-        (Some(42), None, Cause::Exited)
+        (record.cause, record.code, record.signal),
+        (Cause::SpawnFailed, None, None),
+        "{kind:?}"
     );
-    let record = scene.end(&scene.start(&scene.spec("raise SIGUSR1")).await).await;
-    assert_eq!(
-        (record.code, record.signal, record.cause),
-        (None, Some(10), Cause::Exited)
-    );
+    let failure = record.spawn_error.unwrap();
+    assert_eq!(failure.kind, kind, "{}", failure.message);
+}
+
+/// Checks the failures that also an agent in namespaces can have.
+pub(crate) async fn start_failures_give_their_reason(scene: &Scene) {
+    let script = |name: &str, content: &str, mode: u32| script(scene, name, content, mode).into_os_string();
+    for (program, kind) in [
+        ("no-such-program-on-path".into(), Kind::NotFound),
+        (scene.path("no-such-program").into_os_string(), Kind::NotFound),
+        (script("plain", "#!/bin/sh\n", 0o644), Kind::PermissionDenied),
+        (
+            script("lost", "#!/no/such/interpreter\n", 0o755),
+            Kind::InterpreterNotFound,
+        ),
+        (script("data", "no program\n", 0o755), Kind::NotExecutable),
+    ] {
+        fails_to_start(scene, &with_program(scene, program), kind).await;
+    }
+    let mut bad_cwd = scene.spec("exit 0");
+    bad_cwd.cwd = scene.path("no/such");
+    fails_to_start(scene, &bad_cwd, Kind::BadCwd).await;
 }
 
 #[tokio::test]
 async fn start_failure_gives_its_reason() {
     let scene = Scene::new();
-    let script = |name: &str, content: &str, mode: u32| {
-        write(&scene.path(name), content.as_bytes());
-        std::fs::set_permissions(scene.path(name), std::fs::Permissions::from_mode(mode)).unwrap();
-        scene.path(name)
-    };
-    let with = |program: &std::ffi::OsStr| ShimSpec {
-        program: program.to_owned(),
-        ..scene.spec("")
-    };
-    let path = |path: &std::path::Path| with(path.as_os_str());
-    let mut bad_cwd = scene.spec("exit 0");
-    bad_cwd.cwd = scene.path("no/such");
+    start_failures_give_their_reason(&scene).await;
     let mut bad_stdin = scene.spec("exit 0");
     bad_stdin.stdin = Stdin::File(scene.path("no-prompt"));
     let mut bad_output = scene.spec("exit 0");
     bad_output.stdout = Output::Append(scene.path("no/such/out"));
     let mut too_big = scene.spec("exit 0");
     too_big.args.push("x".repeat(3_000_000).into());
-    let mut hostile_path = with("tool".as_ref());
-    script("tool", "#!/bin/sh\n", 0o755);
+    let mut hostile_path = with_program(&scene, "tool");
+    script(&scene, "tool", "#!/bin/sh\n", 0o755);
     hostile_path.env = vec![("PATH".into(), ".::bin:/nonexistent".into())];
     for (spec, kind) in [
-        (with("no-such-program-on-path".as_ref()), Kind::NotFound),
         (hostile_path, Kind::NotFound),
-        (path(&scene.path("no-such-program")), Kind::NotFound),
-        (
-            path(&script("plain", "#!/bin/sh\n", 0o644)),
-            Kind::PermissionDenied,
-        ),
-        (path(scene.folder.path()), Kind::PermissionDenied),
-        (
-            path(&script("lost", "#!/no/such/interpreter\n", 0o755)),
-            Kind::InterpreterNotFound,
-        ),
-        (path(&script("data", "no program\n", 0o755)), Kind::NotExecutable),
-        (bad_cwd, Kind::BadCwd),
+        (with_program(&scene, scene.folder.path()), Kind::PermissionDenied),
         (bad_stdin, Kind::BadStdin),
         (bad_output, Kind::BadOutput),
         (too_big, Kind::TooBig),
     ] {
-        let supervised = scene.start(&spec).await;
-        assert_eq!(supervised.agent(), None, "{kind:?}");
-        let record = scene.end(&supervised).await;
-        assert_eq!(
-            (record.cause, record.code, record.signal),
-            (Cause::SpawnFailed, None, None),
-            "{kind:?}"
-        );
-        let failure = record.spawn_error.unwrap();
-        assert_eq!(failure.kind, kind, "{}", failure.message);
+        fails_to_start(&scene, &spec, kind).await;
     }
 }
 

@@ -1,15 +1,15 @@
 //! Agents in the namespaces of bubblewrap: their environment, their end, and the places that they
 //! cannot reach.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use nix::sys::signal::Signal;
-use vik_proc::{
-    Backend, Cause, Network, Proof, Reads, ShimSpec, SpawnFailureKind as Kind, Stdin, StdoutMode, sweep,
-};
+use vik_proc::{Backend, Cause, Network, Proof, Reads, ShimSpec, StdoutMode, sweep};
 
 use crate::ending::{a_storm_is_killed, deaf_agents_are_ended};
+use crate::starting::{
+    codes_and_signals_are_distinguished, gets_exactly_the_spec, start_failures_give_their_reason,
+};
 use crate::support::*;
 
 /// Creates a scene with namespaces, or ends the test with a message that it was skipped.
@@ -32,75 +32,17 @@ fn shell(scene: &Scene, script: &str) -> ShimSpec {
 
 #[tokio::test]
 async fn agent_gets_exactly_the_spec() {
-    let scene = walled!("walled::agent_gets_exactly_the_spec");
-    write(&scene.path("prompt"), &vec![b'p'; 3_000_000]);
-    let mut spec = scene.spec("env fds limit count-stdin");
-    spec.open_files = Some(123);
-    spec.env.push(("NAME".into(), "a value = with signs".into()));
-    spec.stdin = Stdin::File(scene.path("prompt"));
-    let supervised = scene.start(&spec).await;
-    let record = scene.end(&supervised).await;
-    assert_eq!(
-        (record.code, record.signal, record.cause),
-        (Some(0), None, Cause::Exited),
-        "{record:?}"
-    );
-    assert_eq!((&record.proof, record.leftovers_killed), (&Proof::Subreaper, 0));
-    assert!(record.is_clean() && record.peak_rss_kb.is_some());
-    assert_eq!(record.agent, supervised.agent());
-    let path = format!("PATH={}", std::env::var("PATH").unwrap());
-    let mark = format!("{}={}", scene.mark.name, scene.mark.value);
-    assert_eq!(
-        scene.out(),
-        format!("{path}\nNAME=a value = with signs\n{mark}\n3\n123\n3000000\n")
-    );
+    gets_exactly_the_spec(&walled!("walled::agent_gets_exactly_the_spec")).await;
 }
 
 #[tokio::test]
 async fn exit_code_and_signal_are_distinguished() {
-    let scene = walled!("walled::exit_code_and_signal_are_distinguished");
-    for (args, expected) in [
-        ("exit 42", (Some(42), None)),
-        // `bwrap` would report SIGKILL with this exit code.
-        ("exit 137", (Some(137), None)),
-        ("raise SIGUSR1", (None, Some(10))),
-        ("raise SIGKILL", (None, Some(9))),
-    ] {
-        let record = scene.end(&scene.start(&scene.spec(args)).await).await;
-        assert_eq!((record.code, record.signal), expected, "{args}: {record:?}");
-        assert_eq!(record.cause, Cause::Exited);
-    }
+    codes_and_signals_are_distinguished(&walled!("walled::exit_code_and_signal_are_distinguished")).await;
 }
 
 #[tokio::test]
 async fn start_failure_gives_its_reason() {
-    let scene = walled!("walled::start_failure_gives_its_reason");
-    let script = |name: &str, content: &str, mode: u32| {
-        write(&scene.path(name), content.as_bytes());
-        std::fs::set_permissions(scene.path(name), std::fs::Permissions::from_mode(mode)).unwrap();
-        scene.path(name).into_os_string()
-    };
-    for (program, kind) in [
-        ("no-such-program".into(), Kind::NotFound),
-        (scene.path("nowhere").into_os_string(), Kind::NotFound),
-        (script("plain", "#!/bin/sh\n", 0o644), Kind::PermissionDenied),
-        (script("lost", "#!/no/such\n", 0o755), Kind::InterpreterNotFound),
-        (script("text", "x", 0o755), Kind::NotExecutable),
-    ] {
-        let spec = ShimSpec {
-            program,
-            ..scene.spec("")
-        };
-        let supervised = scene.start(&spec).await;
-        assert_eq!(supervised.agent(), None);
-        let record = scene.end(&supervised).await;
-        assert_eq!(record.cause, Cause::SpawnFailed);
-        assert_eq!(record.spawn_error.unwrap().kind, kind, "{spec:?}");
-    }
-    let mut spec = scene.spec("exit 0");
-    spec.cwd = scene.path("no-folder");
-    let record = scene.end(&scene.start(&spec).await).await;
-    assert_eq!(record.spawn_error.unwrap().kind, Kind::BadCwd);
+    start_failures_give_their_reason(&walled!("walled::start_failure_gives_its_reason")).await;
 }
 
 #[tokio::test]
