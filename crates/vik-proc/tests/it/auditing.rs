@@ -15,10 +15,7 @@ async fn audit_finds_processes_that_lost_their_shim() {
     let mut daemon = scene.daemon("daemon", &spec).await;
     let (tool, far) = (scene.ready("tool").await, scene.ready("far").await);
     let agent = scene.ready("up").await;
-    eventually("the census is true", || {
-        scene.census().members.contains(&far).then_some(())
-    })
-    .await;
+    until("the census is true", || scene.census().members.contains(&far)).await;
     let find = || -> Vec<Audited> {
         audit(&[&scene.mark.name], &[scene.path("census")])
             .into_iter()

@@ -138,12 +138,7 @@ async fn drop_of_supervised_closes_the_lifeline() {
     let record = vik_proc::read_exit_record(&scene.path("exit.json")).unwrap();
     assert_eq!((record.signal, record.cause), (Some(2), Cause::LifelineLost));
     scene.assert_nothing_left();
-    eventually("the shim is reaped", || {
-        ProcessId::of(shim.pid)
-            .is_none_or(|now| now != shim)
-            .then_some(())
-    })
-    .await;
+    until("the shim is reaped", || ProcessId::of(shim.pid) != Some(shim)).await;
 }
 
 #[tokio::test]
@@ -166,7 +161,7 @@ pub(crate) async fn a_storm_is_killed(scene: &Scene) {
     // At most 127 processes, each in its own session, which ignore all signals except SIGKILL.
     let supervised = scene.start(&scene.spec("storm 6")).await;
     let path = scene.path("census");
-    eventually("the storm has begun", || path.exists().then_some(())).await;
+    until("the storm has begun", || path.exists()).await;
     supervised.kill();
     let record = scene.end(&supervised).await;
     assert_eq!((record.signal, record.cause), (Some(9), Cause::Killed));

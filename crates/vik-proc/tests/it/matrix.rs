@@ -14,9 +14,9 @@ const WITH_ESCAPEE: &str = "also scdn 3 ready @tool hang ready @up hang";
 async fn escaped(scene: &Scene, spec: &ShimSpec) -> (Daemon, ProcessId, ProcessId) {
     let daemon = scene.daemon("daemon", spec).await;
     let (tool, agent) = (scene.ready("tool").await, scene.ready("up").await);
-    eventually("the census is true", || {
+    until("the census is true", || {
         let members = scene.census().members;
-        (members.contains(&tool) && members.contains(&agent)).then_some(())
+        members.contains(&tool) && members.contains(&agent)
     })
     .await;
     (daemon, agent, tool)

@@ -55,7 +55,7 @@ async fn memory_that_is_mapped_and_open_counts_once() {
         let mut spec = scene.spec("memory both 60 ready @up await @go exit 0");
         spec.sandbox = Some(limited(&scene, backend));
         let supervised = scene.start(&spec).await;
-        eventually("it has its memory", || scene.path("up").exists().then_some(())).await;
+        until("it has its memory", || scene.path("up").exists()).await;
         // The wait is long enough for several checks.
         tokio::time::sleep(std::time::Duration::from_millis(800)).await;
         write(&scene.path("go"), b"");

@@ -108,7 +108,7 @@ fn append_input(scene: &Scene, bytes: &[u8]) {
 }
 
 async fn wait_for_output(scene: &Scene, all: &str) {
-    eventually(all, || (scene.out() == all).then_some(())).await;
+    until(all, || scene.out() == all).await;
 }
 
 #[tokio::test]
@@ -137,11 +137,7 @@ async fn followed_stdin_works_without_a_daemon() {
     wait_for_output(&scene, "first\nalone\n").await;
     let _second = scene.daemon("adopt", &spec).await;
     append_input(&scene, b"again\n\0");
-    eventually("the exit record", || {
-        let record = vik_proc::read_exit_record(&scene.path("exit.json")).ok()?;
-        record.is_clean().then_some(())
-    })
-    .await;
+    assert!(scene.record().await.is_clean());
     assert_eq!(scene.out(), "first\nalone\nagain\n");
 }
 
@@ -153,7 +149,7 @@ async fn followed_stdin_may_be_closed_by_the_agent() {
     let script = format!("exec <&-; echo > {}; sleep 1000", scene.path("up").display());
     spec.args = vec!["-c".into(), script.into()];
     let supervised = scene.start(&spec).await;
-    eventually("up", || scene.path("up").exists().then_some(())).await;
+    until("up", || scene.path("up").exists()).await;
     append_input(&scene, b"unread\n");
     supervised.kill();
     assert_eq!(scene.end(&supervised).await.cause, Cause::Killed);

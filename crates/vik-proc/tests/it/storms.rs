@@ -122,23 +122,17 @@ async fn run_storm_as(
         .arg("daemon")
         .args([path("spec.json"), path("shim.json")]);
     let mut daemon = group.start(&mut daemon);
-    eventually("the daemon watches its shim", || {
-        path("shim.watched").exists().then_some(())
-    })
-    .await;
+    until("the daemon watches its shim", || path("shim.watched").exists()).await;
     let shim: ProcessId = serde_json::from_slice(&std::fs::read(path("shim.json")).unwrap()).unwrap();
-    eventually("the storm is there, or over", || {
-        (path("up").exists() || path("exit.json").exists()).then_some(())
+    until("the storm is there, or over", || {
+        path("up").exists() || path("exit.json").exists()
     })
     .await;
     // The storm runs for a moment, as it would until a timeout.
     tokio::time::sleep(Duration::from_millis(300)).await;
     let before = Instant::now();
     shim.terminate();
-    let record = eventually("the record of its end is written", || {
-        vik_proc::read_exit_record(&path("exit.json")).ok()
-    })
-    .await;
+    let record = scene.record().await;
     let took = before.elapsed();
     daemon.wait().unwrap();
     write(&path("stop"), b"");

@@ -196,7 +196,7 @@ impl Scene {
         let mut command = std::process::Command::new(PROGRAM);
         command.arg(verb).args([&file, &note]);
         let child = command.spawn().unwrap();
-        eventually("the daemon watches its shim", || watched.exists().then_some(())).await;
+        until("the daemon watches its shim", || watched.exists()).await;
         let shim = serde_json::from_slice(&std::fs::read(&note).unwrap()).unwrap();
         Daemon { child, shim }
     }
@@ -315,11 +315,13 @@ pub(crate) async fn eventually<T>(description: &str, mut poll: impl FnMut() -> O
     }
 }
 
+/// Polls until the condition is true.
+pub(crate) async fn until(description: &str, mut condition: impl FnMut() -> bool) {
+    eventually(description, || condition().then_some(())).await;
+}
+
 pub(crate) async fn wait_for_exit(process: ProcessId) {
-    eventually(&format!("{process:?} is gone"), || {
-        (!process.is_alive()).then_some(())
-    })
-    .await;
+    until(&format!("{process:?} is gone"), || !process.is_alive()).await;
 }
 
 pub(crate) fn send(process: ProcessId, signal: nix::sys::signal::Signal) {

@@ -70,10 +70,7 @@ async fn agent_processes_descend_from_their_shim() {
     let (tool, agent) = (scene.ready("tool").await, scene.ready("up").await);
     let shim = supervised.shim();
     let me = ProcessId::current();
-    eventually("the orphan has come to the shim", || {
-        (tool.parent() == Some(shim)).then_some(())
-    })
-    .await;
+    until("the orphan has come to the shim", || tool.parent() == Some(shim)).await;
     assert_eq!(descends_from(agent.pid, &[shim]), Some(true));
     assert_eq!(descends_from(tool.pid, &[shim]), Some(true));
     assert_eq!(descends_from(tool.pid, &[me]), Some(true));

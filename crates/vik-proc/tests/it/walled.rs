@@ -210,7 +210,7 @@ async fn hidden_places_are_empty_and_replacements_unreadable() {
         shown.push(path("home/vik/mine"));
     }
     let supervised = scene.start(&spec).await;
-    eventually("it has looked", || scene.path("up").exists().then_some(())).await;
+    until("it has looked", || scene.path("up").exists()).await;
     // Outside, a person creates a new file, replaces the old keys, and adds some where there were
     // none.
     write(&path("home/code/later"), b"later\n");

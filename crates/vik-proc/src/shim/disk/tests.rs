@@ -19,6 +19,16 @@ fn write(path: &Path, bytes: usize) -> File {
     file
 }
 
+/// Checks until the search has found what the tree uses.
+fn overrun_of(disk: &mut Disk) -> Overrun {
+    loop {
+        if let Some(overrun) = disk.check(Instant::now(), Vec::new) {
+            return overrun;
+        }
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn new_files_count_once_and_old_files_do_not() {
     let folder = tempfile::tempdir().unwrap();
@@ -89,11 +99,7 @@ fn tree_is_not_blamed_for_the_disk_use_of_others() {
     assert!(disk.next_search_at > Instant::now());
     write(&folder.path().join("flood"), 65 << 20);
     disk.next_search_at = Instant::now();
-    let overrun = loop {
-        if let Some(overrun) = disk.check(Instant::now(), Vec::new) {
-            break overrun;
-        }
-    };
+    let overrun = overrun_of(&mut disk);
     let Overrun::Disk { used, limit } = overrun else {
         panic!("{overrun:?}")
     };
@@ -125,12 +131,7 @@ fn kept_output_counts_alone_and_in_the_total() {
     let mut disk = Disk::watch(std::slice::from_ref(&work), &kept[1..], limit);
     disk.systems[0].free_at_start.bytes = u64::MAX;
     write(&work.join("file"), 5 * MIB);
-    let overrun = loop {
-        if let Some(overrun) = disk.check(Instant::now(), Vec::new) {
-            break overrun;
-        }
-        std::thread::yield_now();
-    };
+    let overrun = overrun_of(&mut disk);
     assert!(
         matches!(overrun, Overrun::Disk { used, .. } if used > 9 << 20),
         "{overrun:?}"
@@ -162,12 +163,7 @@ fn empty_files_are_bounded_too() {
         fs::create_dir(folder.path().join(format!("folder{at}"))).unwrap();
         File::create(folder.path().join(format!("empty{at}"))).unwrap();
     }
-    let overrun = loop {
-        if let Some(overrun) = disk.check(Instant::now(), Vec::new) {
-            break overrun;
-        }
-        std::thread::yield_now();
-    };
+    let overrun = overrun_of(&mut disk);
     let (used, limit) = (121, 100);
     assert_eq!(overrun, Overrun::Files { used, limit });
 }
