@@ -1,7 +1,5 @@
 //! Approvals: the requests that wait for a person, and their answers.
 
-use std::fmt;
-
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,6 +23,8 @@ pub struct Call {
 /// The answer of a person, or of the time limit, to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Answer {
     Approve {
         /// A message for the agent, where one is still to start.
@@ -42,11 +42,7 @@ pub enum Answer {
 impl Answer {
     /// Returns the name used in JSON and in decisions.
     pub fn as_str(&self) -> &'static str {
-        match self {
-            Self::Approve { .. } => "approve",
-            Self::Deny { .. } => "deny",
-            Self::Instruct { .. } => "instruct",
-        }
+        self.into()
     }
 
     /// Returns the message of the answer.
@@ -80,6 +76,8 @@ pub const TIME_LIMIT: &str = "the time limit";
 /// `approve.on_timeout`: the answer if nobody answers in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum OnTimeout {
     /// It is denied.
     #[default]
@@ -91,10 +89,7 @@ pub enum OnTimeout {
 impl OnTimeout {
     /// Returns the name used in JSON.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Deny => "deny",
-            Self::Approve => "approve",
-        }
+        self.into()
     }
 
     /// Returns what has become of a request then.
@@ -109,6 +104,8 @@ impl OnTimeout {
 /// At which point of a stage something waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::Display, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Gate {
     /// Before an attempt starts.
     Before,
@@ -121,17 +118,7 @@ pub enum Gate {
 impl Gate {
     /// Returns the name used in JSON.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Before => "before",
-            Self::Call => "call",
-            Self::After => "after",
-        }
-    }
-}
-
-impl fmt::Display for Gate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
+        self.into()
     }
 }
 

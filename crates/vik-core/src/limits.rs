@@ -227,6 +227,8 @@ pub fn estimated(reported: Option<Spend>, charged: Spend, source: CostSource) ->
 
 #[cfg(test)]
 mod tests {
+    use strum::VariantArray as _;
+
     use super::*;
     use crate::attempt::AttemptResult;
     use crate::outcome::{FailureClass, Outcome};
@@ -239,7 +241,7 @@ mod tests {
     }
 
     fn classes() -> impl Iterator<Item = Option<FailureClass>> {
-        let all = FailureClass::ALL.iter().copied();
+        let all = FailureClass::VARIANTS.iter().copied();
         all.map(Some).chain([None])
     }
 
@@ -340,7 +342,7 @@ mod tests {
         #[test]
         fn charge_is_report_plus_estimated_part(
             outcome in proptest::sample::select(Outcome::ALL),
-            class in proptest::option::of(proptest::sample::select(FailureClass::ALL)), answered in proptest::option::of(proptest::bool::ANY),
+            class in proptest::option::of(proptest::sample::select(FailureClass::VARIANTS)), answered in proptest::option::of(proptest::bool::ANY),
             ran: bool, reported in proptest::option::of((0u64..3, 0u64..3)), estimate in (0u64..3, 0u64..3),
             is_priced: bool,
         ) {

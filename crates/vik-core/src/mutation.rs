@@ -11,6 +11,8 @@ use crate::file_change::{ChangeKind, FileChange, LineRange};
 /// The class of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
 pub enum MutationClass {
     /// Another path with the same content.
     Rename,
@@ -26,12 +28,7 @@ pub enum MutationClass {
 impl MutationClass {
     /// Returns the name used in records.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Rename => "RENAME",
-            Self::Formatting => "FORMATTING",
-            Self::AstRefactor => "AST_REFACTOR",
-            Self::IntentEvolution => "INTENT_EVOLUTION",
-        }
+        self.into()
     }
 }
 

@@ -1,13 +1,14 @@
 //! How an attempt ended, and what it used.
 
-use std::fmt;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::VariantArray;
 
 /// How an attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::Display, strum::EnumString, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Outcome {
     /// The agent said it was done, its process ended well, and `verify` (where given) passed.
     Succeeded,
@@ -30,6 +31,8 @@ pub enum Outcome {
 /// Why a failed attempt failed; decides how it is retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::Display, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum FailureClass {
     /// The provider's rate limit or quota.
     RateLimit,
@@ -59,42 +62,34 @@ pub enum FailureClass {
     UnprovenEnd,
 }
 
-macro_rules! snake_display {
-    ($name:ident { $($variant:ident => $text:literal),* $(,)? }) => {
-        impl $name {
-            /// All values.
-            pub const ALL: &[Self] = &[$(Self::$variant),*];
+impl Outcome {
+    /// All values.
+    pub const ALL: &[Self] = Self::VARIANTS;
 
-            /// Returns the value with this name in JSON.
-            pub fn from_name(name: &str) -> Option<Self> {
-                Self::ALL.iter().copied().find(|value| value.as_str() == name)
-            }
+    /// Returns the value with this name in JSON.
+    pub fn from_name(name: &str) -> Option<Self> {
+        name.parse().ok()
+    }
 
-            /// Returns the name used in JSON.
-            pub fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $text),* }
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(self.as_str())
-            }
-        }
-    };
+    /// Returns the name used in JSON.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
 }
 
-snake_display!(Outcome {
-    Succeeded => "succeeded", Failed => "failed", TimedOut => "timed_out", Stalled => "stalled",
-    Cancelled => "cancelled", OverBudget => "over_budget", Lost => "lost",
-    Asked => "asked",
-});
-snake_display!(FailureClass {
-    RateLimit => "rate_limit", Overloaded => "overloaded", Auth => "auth", Model => "model",
-    Context => "context", Network => "network", Usage => "usage", Hook => "hook", Verify => "verify", Denied => "denied",
-    Agent => "agent", Internal => "internal", UnprovenEnd => "unproven_end",
-});
-snake_display!(CostSource { None => "none", Reported => "reported", Price => "price", Estimate => "estimate" });
+impl FailureClass {
+    /// Returns the name used in JSON.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
+
+impl CostSource {
+    /// Returns the name used in JSON.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
 
 /// Tokens used. Input tokens include cached ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -141,6 +136,8 @@ impl Usage {
 /// Where a cost figure comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::Display, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum CostSource {
     /// No cost is known.
     #[default]

@@ -13,6 +13,8 @@ use crate::plural::count;
 /// Why a stage of an issue is parked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum ParkReason {
     /// All allowed attempts succeeded, but the issue kept its state.
     NoProgress,
@@ -48,22 +50,7 @@ pub enum ParkReason {
 impl ParkReason {
     /// Returns the name used in JSON.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::NoProgress => "no_progress",
-            Self::AttemptsUsedUp => "attempts_used_up",
-            Self::Lost => "lost",
-            Self::UnprovenEnd => "unproven_end",
-            Self::Auth => "auth",
-            Self::Config => "config",
-            Self::Hook => "hook",
-            Self::HandOver => "hand_over",
-            Self::Internal => "internal",
-            Self::OverBudget => "over_budget",
-            Self::IssueLimit => "issue_limit",
-            Self::Cancelled => "cancelled",
-            Self::Denied => "denied",
-            Self::Questions => "questions",
-        }
+        self.into()
     }
 
     /// Returns the actions that free the stage, as text.

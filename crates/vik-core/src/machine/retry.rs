@@ -186,6 +186,7 @@ pub(super) fn is_resumable(report: &AttemptResult) -> bool {
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
+    use strum::VariantArray as _;
     use uuid::Uuid;
 
     use super::*;
@@ -238,7 +239,7 @@ mod tests {
     #[test]
     fn hopeless_failure_is_parked_at_once() {
         use FailureClass as Class;
-        for &class in Class::ALL {
+        for &class in Class::VARIANTS {
             let parked = match class {
                 Class::Auth => Some(ParkReason::Auth),
                 Class::Denied => Some(ParkReason::Denied),

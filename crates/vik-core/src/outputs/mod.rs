@@ -88,6 +88,8 @@ pub enum Output {
 /// The kind of an output: a key under `outputs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::Display, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum OutputKind {
     Comment,
     Label,
@@ -97,24 +99,9 @@ pub enum OutputKind {
 }
 
 impl OutputKind {
-    /// All kinds, the one that ends the stage last.
-    pub const ALL: [Self; 5] = [
-        Self::Comment,
-        Self::Label,
-        Self::PullRequest,
-        Self::Issue,
-        Self::State,
-    ];
-
     /// Returns the name used in the workflow and in JSON.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Comment => "comment",
-            Self::Label => "label",
-            Self::State => "state",
-            Self::PullRequest => "pull_request",
-            Self::Issue => "issue",
-        }
+        self.into()
     }
 
     /// Returns the field that the allow-list of the stage applies to; `None` if there is no such
@@ -126,12 +113,6 @@ impl OutputKind {
             Self::PullRequest => Some("base"),
             Self::Comment | Self::Issue => None,
         }
-    }
-}
-
-impl fmt::Display for OutputKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
     }
 }
 

@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 /// The recorded progress of one output. Each record is on disk before the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Progress {
     /// The command is about to run. Without a later record its end is unknown.
     Applying,
@@ -19,12 +21,7 @@ pub enum Progress {
 impl Progress {
     /// Returns the name used in JSON.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Applying => "applying",
-            Self::Applied => "applied",
-            Self::Failed => "failed",
-            Self::Unknown => "unknown",
-        }
+        self.into()
     }
 }
 

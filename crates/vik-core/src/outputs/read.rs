@@ -22,7 +22,8 @@ pub struct Line {
     pub key: OutputKey,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Rule {
     /// The file is too large.
     TooLarge,
@@ -51,19 +52,7 @@ pub enum Rule {
 impl Rule {
     /// Returns the name used in messages.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::TooLarge => "too_large",
-            Self::NotText => "not_text",
-            Self::NotJson => "not_json",
-            Self::Schema => "schema",
-            Self::Empty => "empty",
-            Self::TooLong => "too_long",
-            Self::Character => "character",
-            Self::NotAllowed => "not_allowed",
-            Self::TooMany => "too_many",
-            Self::Twice => "twice",
-            Self::Secret => "secret",
-        }
+        self.into()
     }
 }
 

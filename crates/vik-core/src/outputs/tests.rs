@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 use serde_json::json;
+use strum::VariantArray as _;
 use uuid::Uuid;
 
 use super::credentials::{in_git_config, is_credential};
@@ -301,7 +302,7 @@ proptest! {
             && check(&lines, &policy(), &BTreeMap::new()).is_empty()
         {
             let policy = policy();
-            for kind in OutputKind::ALL {
+            for &kind in OutputKind::VARIANTS {
                 let of_kind: Vec<_> = lines.iter().filter(|line| line.output.kind() == kind).collect();
                 let most = policy.rules.get(&kind).map_or(0, |rule| rule.max as usize);
                 prop_assert!(of_kind.len() <= most);

@@ -15,6 +15,8 @@ use crate::question::PendingQuestion;
 /// The reason why a stage of an issue does not start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Hold {
     /// A person paused the issue, or everything.
     Paused {
@@ -119,9 +121,11 @@ pub enum Hold {
     Settling,
     /// The lookup right before the start is running.
     #[serde(rename = "looking")]
+    #[strum(serialize = "looking")]
     LookupPending,
     /// The lookup before the start failed; the next pull retries it.
     #[serde(rename = "show_failed")]
+    #[strum(serialize = "show_failed")]
     LookupFailed,
     /// Another stage of the issue runs, or an agent of it may still be alive.
     OtherStage {
@@ -143,6 +147,7 @@ pub enum Hold {
     NotPresent,
     /// A pull still returns the issue, but its lookup showed that the tracker no longer has it.
     #[serde(rename = "gone")]
+    #[strum(serialize = "gone")]
     Missing,
     /// Its workspace is being removed.
     Removing,
@@ -151,40 +156,7 @@ pub enum Hold {
 impl Hold {
     /// Returns the name used in JSON.
     pub fn as_str(&self) -> &'static str {
-        match self {
-            Self::Paused { .. } => "paused",
-            Self::TakenOver { .. } => "taken_over",
-            Self::Draining => "draining",
-            Self::Slot => "slot",
-            Self::AgentSlot { .. } => "agent_slot",
-            Self::StageSlot => "stage_slot",
-            Self::Blocked { .. } => "blocked",
-            Self::Cycle { .. } => "cycle",
-            Self::ScopeConflict { .. } => "scope_conflict",
-            Self::BadIntent { .. } => "bad_intent",
-            Self::Untrusted { .. } => "untrusted",
-            Self::DayLimit { .. } => "day_limit",
-            Self::OpenFiles { .. } => "open_files",
-            Self::Pressure { .. } => "pressure",
-            Self::BackingOff { .. } => "backing_off",
-            Self::HandOver { .. } => "hand_over",
-            Self::Quota { .. } => "quota",
-            Self::Parked { .. } => "parked",
-            Self::Approval { .. } => "approval",
-            Self::Question { .. } => "question",
-            Self::Settling => "settling",
-            Self::LookupPending => "looking",
-            Self::LookupFailed => "show_failed",
-            Self::OtherStage { .. } => "other_stage",
-            Self::Filtered => "filtered",
-            Self::NoStage => "no_stage",
-            Self::MissingLabels { .. } => "missing_labels",
-            Self::Terminal => "terminal",
-            Self::NotPulled => "not_pulled",
-            Self::NotPresent => "not_present",
-            Self::Missing => "gone",
-            Self::Removing => "removing",
-        }
+        self.into()
     }
 
     /// Returns when the hold ends without intervention, where that is known.

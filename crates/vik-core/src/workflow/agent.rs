@@ -95,6 +95,8 @@ impl AgentProfile {
 /// Which adapter speaks to an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Runtime {
     /// `codex exec --json`
     Codex,
@@ -137,12 +139,7 @@ impl Runtime {
 
     /// Returns the name used in the workflow file.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Codex => "codex",
-            Self::ClaudeCode => "claude_code",
-            Self::Vex => "vex",
-            Self::Command => "command",
-        }
+        self.into()
     }
 }
 

@@ -10,6 +10,8 @@ use crate::duration::Span;
 /// An event that a notifier can deliver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum NotifyEvent {
     /// An issue was parked.
     Parked,
@@ -28,14 +30,7 @@ pub enum NotifyEvent {
 impl NotifyEvent {
     /// Returns the name used in the workflow and in JSON.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Parked => "parked",
-            Self::Failed => "failed",
-            Self::OverBudget => "over_budget",
-            Self::WaitingForPerson => "waiting_for_person",
-            Self::Trouble => "trouble",
-            Self::DailySummary => "daily_summary",
-        }
+        self.into()
     }
 }
 
