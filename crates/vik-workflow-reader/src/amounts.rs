@@ -7,7 +7,6 @@ use vik_core::money::MicroUsd;
 use vik_yaml::{Diagnostic, Node, Value};
 
 use super::decode::{Cx, Decode};
-use super::text::quoted;
 use super::values::Whole;
 
 /// The maximum of one limit: a larger number is a mistake.
@@ -221,11 +220,8 @@ impl Decode for Memory {
             Some(0) => zero(node, cx),
             Some(bytes) => Some(bytes),
             None => {
-                let message = format!("invalid amount of bytes {}", quoted(&scalar.text));
-                cx.refuse(
-                    cx.error("bad_size", node, message)
-                        .hint("write `512MiB`, `2GiB`, or a number of bytes"),
-                )
+                let hint = "write `512MiB`, `2GiB`, or a number of bytes";
+                cx.refuse_text("bad_size", node, ("invalid amount of bytes", &scalar.text), hint)
             }
         }
     }

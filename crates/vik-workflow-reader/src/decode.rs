@@ -106,6 +106,18 @@ impl<'s> Cx<'s> {
         None
     }
 
+    /// Reports that a value cannot be written so; `problem` names it, as in `invalid duration`.
+    pub(crate) fn refuse_text<T>(
+        &mut self,
+        code: &'static str,
+        node: &Node,
+        (problem, text): (&str, &str),
+        hint: impl Into<String>,
+    ) -> Option<T> {
+        let message = format!("{problem} {}", quoted(text));
+        self.refuse(self.error(code, node, message).hint(hint))
+    }
+
     pub(crate) fn wrong_type<T>(&mut self, node: &Node, wanted: &str) -> Option<T> {
         let message = format!("expected {wanted}, found {}", describe(node));
         self.refuse(self.error("wrong_type", node, message))

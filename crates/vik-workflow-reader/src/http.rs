@@ -9,7 +9,6 @@ use vik_yaml::{Diagnostic, Node};
 use crate::check::Check;
 use crate::decode::{Cx, Decode};
 use crate::section::section;
-use crate::text::quoted;
 use crate::values::{Text, Whole, list};
 
 section! {
@@ -45,14 +44,8 @@ impl Decode for BindAddress {
         if let Ok(address) = text.parse() {
             return Some(address);
         }
-        cx.refuse(
-            cx.error(
-                "bad_address",
-                node,
-                format!("invalid IP address {}", quoted(&text)),
-            )
-            .hint("write an IP address without a port: `127.0.0.1`, `0.0.0.0` or `\"::1\"`"),
-        )
+        let hint = "write an IP address without a port: `127.0.0.1`, `0.0.0.0` or `\"::1\"`";
+        cx.refuse_text("bad_address", node, ("invalid IP address", &text), hint)
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
@@ -68,21 +61,15 @@ impl Decode for HostNames {
 
     fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Vec<String>> {
         let items = list(node, cx, "a list of host names", "[vik.example.com]")?;
-        let mut names = Vec::with_capacity(items.len());
-        for item in items {
-            let Some(name) = Text::decode(item, cx) else {
-                continue;
-            };
+        let host = |item| {
+            let name = Text::decode(item, cx)?;
             if is_host_name(&name) {
-                names.push(name.to_ascii_lowercase());
-            } else {
-                let diagnostic = cx
-                    .error("bad_host", item, format!("invalid host name {}", quoted(&name)))
-                    .hint("write the name without scheme, port and wildcard: `vik.example.com`");
-                cx.sink.push(diagnostic);
+                return Some(name.to_ascii_lowercase());
             }
-        }
-        Some(names)
+            let hint = "write the name without scheme, port and wildcard: `vik.example.com`";
+            cx.refuse_text("bad_host", item, ("invalid host name", &name), hint)
+        };
+        Some(items.iter().filter_map(host).collect())
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {

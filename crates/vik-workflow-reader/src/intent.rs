@@ -1,7 +1,7 @@
 //! `issue.stages.S.intent`, `issue.scope_conflicts` and `trust`: what attempts may change, and
 //! whose text is trusted.
 
-use schemars::{Schema, SchemaGenerator, json_schema};
+use schemars::{Schema, SchemaGenerator};
 use vik_core::scope::Scope;
 use vik_core::workflow::{OnViolation, StageIntent, TrustPolicy, Untrusted};
 use vik_yaml::{Diagnostic, Node, join};
@@ -9,7 +9,7 @@ use vik_yaml::{Diagnostic, Node, join};
 use super::check::Check;
 use super::decode::{Cx, Decode};
 use super::section::section;
-use super::values::{Text, Texts, list};
+use super::values::{Texts, globs, globs_schema};
 
 section! {
     /// The scope, constraints and acceptance criteria of this stage. An issue can add to them with
@@ -62,18 +62,12 @@ impl Decode for Globs {
 
     fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Scope> {
         let example = "[src/**, \"!src/generated/**\"]";
-        let items = list(node, cx, "a list of globs", example)?;
-        let mut globs = Vec::new();
-        for item in items {
-            let glob = Text::decode(item, cx)?;
-            // Each glob separately, so that the invalid one is reported.
-            if let Err(error) = Scope::new([&glob]) {
-                return cx.refuse(cx.error("bad_glob", item, error.to_string()).hint(format!(
-                    "write globs relative to the workspace, as in `{example}`"
-                )));
-            }
-            globs.push(glob);
-        }
+        let globs = globs(node, cx, example, |glob| {
+            let hint = format!("write globs relative to the workspace, as in `{example}`");
+            Scope::new([glob])
+                .map(drop)
+                .map_err(|error| (error.to_string(), hint))
+        })?;
         match Scope::new(globs) {
             Ok(scope) => Some(scope),
             Err(error) => cx.refuse(
@@ -84,12 +78,7 @@ impl Decode for Globs {
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": "array",
-            "minItems": 1,
-            "maxItems": vik_core::scope::MAX_GLOBS,
-            "items": { "type": "string", "minLength": 1 },
-        })
+        globs_schema(vik_core::scope::MAX_GLOBS)
     }
 }
 

@@ -9,7 +9,6 @@ use vik_yaml::{Diagnostic, Node, join};
 use super::check::Check;
 use super::decode::{Cx, Decode};
 use super::section::section;
-use super::text::quoted;
 use super::values::{EnvName, Positive, Text, list};
 
 section! {
@@ -70,10 +69,9 @@ impl Decode for TimeOfDay {
 
     fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
         let scalar = cx.scalar(node, "a time of day")?;
-        let message = format!("invalid time of day {}", quoted(&scalar.text));
-        Self::try_from(scalar.text.clone())
-            .ok()
-            .or_else(|| cx.refuse(cx.error("bad_time", node, message).hint("write it as `08:00`")))
+        let time = Self::try_from(scalar.text.clone()).ok();
+        let found = ("invalid time of day", scalar.text.as_str());
+        time.or_else(|| cx.refuse_text("bad_time", node, found, "write it as `08:00`"))
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use schemars::{Schema, SchemaGenerator, json_schema};
+use schemars::{Schema, SchemaGenerator};
 use vik_core::ids::AgentName;
 use vik_core::outputs::credentials::is_credential;
 use vik_core::outputs::{AllowList, MAX_ALLOW, MAX_OUTPUTS, OutputKind, OutputPolicy, OutputRule};
@@ -13,7 +13,7 @@ use super::check::Check;
 use super::decode::{Cx, Decode, ISSUES};
 use super::section::section;
 use super::text::quoted;
-use super::values::{EnvNames, Text, Whole, list};
+use super::values::{EnvNames, Text, Whole, globs, globs_schema};
 
 type Max = Whole<u32, 1, { MAX_OUTPUTS as u64 }>;
 
@@ -97,20 +97,11 @@ impl Decode for Allowed {
 
     fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<AllowList> {
         let example = "[needs-review, area/*]";
-        let items = list(node, cx, "a list of globs", example)?;
-        let mut globs = Vec::new();
-        for item in items {
-            let glob = Text::decode(item, cx)?;
-            // Each glob separately, so that the invalid one is reported.
-            if let Err(error) = AllowList::new(vec![glob.clone()]) {
-                let message = format!("invalid glob {}: {error}", quoted(&glob));
-                return cx.refuse(
-                    cx.error("bad_glob", item, message)
-                        .hint(format!("write it as in `{example}`")),
-                );
-            }
-            globs.push(glob);
-        }
+        let globs = globs(node, cx, example, |glob| {
+            let problem = |error| format!("invalid glob {}: {error}", quoted(glob));
+            let checked = AllowList::new(vec![glob.to_owned()]).map(drop);
+            checked.map_err(|error| (problem(error), format!("write it as in `{example}`")))
+        })?;
         match AllowList::new(globs) {
             Ok(list) => Some(list),
             Err(error) => cx.refuse(
@@ -121,12 +112,7 @@ impl Decode for Allowed {
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": "array",
-            "minItems": 1,
-            "maxItems": MAX_ALLOW,
-            "items": { "type": "string", "minLength": 1 },
-        })
+        globs_schema(MAX_ALLOW)
     }
 }
 

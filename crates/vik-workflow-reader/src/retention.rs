@@ -9,7 +9,6 @@ use vik_yaml::{Kind, Node};
 
 use super::decode::{Cx, Decode, Section as _};
 use super::section::section;
-use super::text::quoted;
 use super::values::{Positive, decode_variants};
 
 /// How long the workspace of an unlisted issue is kept by default.
@@ -48,11 +47,8 @@ impl Decode for KeepTime {
         match scalar.text.as_str() {
             Self::FOREVER => Some(Self::Forever),
             "never" | "forever" | "false" => {
-                let found = quoted(&scalar.text);
-                cx.refuse(
-                    cx.error("unknown_value", node, format!("unknown value {found}"))
-                        .hint("did you mean `keep`?"),
-                )
+                let found = ("unknown value", scalar.text.as_str());
+                cx.refuse_text("unknown_value", node, found, "did you mean `keep`?")
             }
             _ => Positive::decode(node, cx).map(Self::For),
         }

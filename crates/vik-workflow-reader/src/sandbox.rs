@@ -8,7 +8,6 @@ use vik_yaml::{Kind, Node};
 use super::amounts::{Memory, SlotLimit};
 use super::decode::{Cx, Decode};
 use super::section::section;
-use super::text::quoted;
 use super::values::{Text, list, unexpanded};
 
 section! {
@@ -68,9 +67,8 @@ impl Decode for SandboxChoice {
                 "off" | "false" => Some(Self::Off),
                 "on" | "true" => Some(Self::On(SandboxKeys::default())),
                 text => {
-                    cx.refuse(cx
-                        .error("unknown_value", node, format!("unknown value {}", quoted(text)))
-                        .hint("write `off`, `on`, or a map with `backend`, `files`, `write`, `read`, `hide`, `network`, `unix_sockets`, `memory`, `pids` and `disk`"))
+                    let hint = "write `off`, `on`, or a map with `backend`, `files`, `write`, `read`, `hide`, `network`, `unix_sockets`, `memory`, `pids` and `disk`";
+                    cx.refuse_text("unknown_value", node, ("unknown value", text), hint)
                 }
             },
             _ => Sandbox::decode(node, cx).map(Self::On),
@@ -94,11 +92,8 @@ impl Decode for Paths {
 
     fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Vec<String>> {
         let items = list(node, cx, "a list of paths", "[src, ~/.cache/tool]")?;
-        let mut paths = Vec::with_capacity(items.len());
-        for item in items {
-            let Some(path) = Text::decode(item, cx) else {
-                continue;
-            };
+        let path = |item| {
+            let path = Text::decode(item, cx)?;
             let why = if path.contains('\0') {
                 Some("the path contains a NUL character")
             } else if path.split('/').any(|part| part == "..") {
@@ -107,14 +102,11 @@ impl Decode for Paths {
                 unexpanded(&path)
             };
             match why {
-                None => paths.push(path),
-                Some(why) => {
-                    let diagnostic = cx.error("bad_path", item, format!("invalid path {}", quoted(&path)));
-                    cx.sink.push(diagnostic.hint(why));
-                }
+                None => Some(path),
+                Some(why) => cx.refuse_text("bad_path", item, ("invalid path", &path), why),
             }
-        }
-        Some(paths)
+        };
+        Some(items.iter().filter_map(path).collect())
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
@@ -160,29 +152,23 @@ impl Decode for SandboxNetwork {
             return match scalar.text.as_str() {
                 "on" | "true" => Some(Self::On),
                 "off" | "false" => Some(Self::Off),
-                text => cx.refuse(
-                    cx.error("unknown_value", node, format!("unknown value {}", quoted(text)))
-                        .hint(
-                            "write `on`, `off`, or a list of hosts: `[api.example.com, \"*.example.org\"]`",
-                        ),
-                ),
+                text => {
+                    let hint =
+                        "write `on`, `off`, or a list of hosts: `[api.example.com, \"*.example.org\"]`";
+                    cx.refuse_text("unknown_value", node, ("unknown value", text), hint)
+                }
             };
         }
         let items = list(node, cx, "`on`, `off` or a list of hosts", "[api.example.com]")?;
-        let mut hosts = Vec::with_capacity(items.len());
-        for item in items {
-            let Some(host) = Text::decode(item, cx) else {
-                continue;
-            };
+        let host = |item| {
+            let host = Text::decode(item, cx)?;
             if is_host(&host) {
-                hosts.push(host.to_ascii_lowercase());
-            } else {
-                let diagnostic = cx
-                    .error("bad_host", item, format!("invalid host name {}", quoted(&host)))
-                    .hint("write `api.example.com`, `*.example.com`, or `example.com:8443` with a port, without `https://` and without a path");
-                cx.sink.push(diagnostic);
+                return Some(host.to_ascii_lowercase());
             }
-        }
+            let hint = "write `api.example.com`, `*.example.com`, or `example.com:8443` with a port, without `https://` and without a path";
+            cx.refuse_text("bad_host", item, ("invalid host name", &host), hint)
+        };
+        let hosts: Vec<_> = items.iter().filter_map(host).collect();
         if hosts.is_empty() && items.is_empty() {
             return Some(Self::Off);
         }

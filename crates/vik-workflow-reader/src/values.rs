@@ -63,10 +63,7 @@ impl Decode for PathText {
     fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<String> {
         let path = Text::decode(node, cx)?;
         match unexpanded(&path) {
-            Some(why) => cx.refuse(
-                cx.error("bad_path", node, format!("invalid path {}", quoted(&path)))
-                    .hint(why),
-            ),
+            Some(why) => cx.refuse_text("bad_path", node, ("invalid path", &path), why),
             None => Some(path),
         }
     }
@@ -169,35 +166,24 @@ impl Decode for Span {
     fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
         const HINT: &str = "write `30s`, `5m`, `1h30m`, or a number of seconds";
         let scalar = cx.scalar(node, "a duration")?;
-        let span = match scalar.value {
-            Value::Int(_) | Value::Float(_) => {
-                let seconds = match scalar.value {
-                    Value::Int(number) => number as f64,
-                    Value::Float(number) => number,
-                    _ => f64::NAN,
-                };
-                if seconds < 0.0 {
-                    return cx.refuse(
-                        cx.error("out_of_range", node, "the duration is negative")
-                            .hint(HINT),
-                    );
-                }
-                Duration::try_from_secs_f64(seconds).map_or(None, |duration| Some(Span(duration)))
-            }
-            Value::Text => scalar.text.parse().ok(),
-            Value::Bool(_) | Value::Null => {
-                return cx.wrong_type(node, "a duration");
-            }
+        let seconds = match scalar.value {
+            Value::Int(number) => Some(number as f64),
+            Value::Float(number) => Some(number),
+            Value::Text => None,
+            Value::Bool(_) | Value::Null => return cx.wrong_type(node, "a duration"),
+        };
+        if seconds.is_some_and(|seconds| seconds < 0.0) {
+            return cx.refuse(
+                cx.error("out_of_range", node, "the duration is negative")
+                    .hint(HINT),
+            );
+        }
+        let span: Option<Span> = match seconds {
+            Some(seconds) => Duration::try_from_secs_f64(seconds).ok().map(Span),
+            None => scalar.text.parse().ok(),
         };
         let Some(span) = span else {
-            return cx.refuse(
-                cx.error(
-                    "bad_duration",
-                    node,
-                    format!("invalid duration {}", quoted(&scalar.text)),
-                )
-                .hint(HINT),
-            );
+            return cx.refuse_text("bad_duration", node, ("invalid duration", &scalar.text), HINT);
         };
         if span.0 > MAX_SPAN {
             return cx.refuse(cx.error("out_of_range", node, "the duration is longer than ten years"));
@@ -267,13 +253,11 @@ pub(crate) fn decode_variant<T: JsonSchema + DeserializeOwned>(
         Some((_, new)) => Some(format!("did you mean {}?", quoted(new))),
         None => did_you_mean(&scalar.text, names()),
     };
-    cx.refuse(
-        cx.error(code, node, format!("unknown value {}", quoted(&scalar.text)))
-            .hint(hint.map_or_else(
-                || format!("expected {wanted}"),
-                |hint| format!("{hint} Expected {wanted}"),
-            )),
-    )
+    let hint = match hint {
+        Some(hint) => format!("{hint} Expected {wanted}"),
+        None => format!("expected {wanted}"),
+    };
+    cx.refuse_text(code, node, ("unknown value", &scalar.text), hint)
 }
 
 macro_rules! decode_variants {
@@ -369,18 +353,15 @@ impl Decode for EnvNames {
 
     fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Vec<String>> {
         let items = list(node, cx, "a list of names", "[NAME]")?;
-        let mut names = Vec::with_capacity(items.len());
-        for item in items {
-            let Some(name) = Text::decode(item, cx) else {
-                continue;
-            };
+        let name = |item| {
+            let name = Text::decode(item, cx)?;
             if let Some(mut diagnostic) = env_name(&name) {
                 diagnostic.path = cx.path();
                 cx.sink.push(diagnostic.place(cx.blame(item)));
             }
-            names.push(name);
-        }
-        Some(names)
+            Some(name)
+        };
+        Some(items.iter().filter_map(name).collect())
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
@@ -464,6 +445,34 @@ impl Decode for CommandLine {
     fn schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "type": "array", "items": { "type": ["string", "number", "boolean"] } })
     }
+}
+
+/// Reads a list of globs; `check` returns the problem of a single one, with a hint.
+pub(crate) fn globs(
+    node: &Node,
+    cx: &mut Cx<'_>,
+    example: &str,
+    check: impl Fn(&str) -> Result<(), (String, String)>,
+) -> Option<Vec<String>> {
+    let mut globs = Vec::new();
+    for item in list(node, cx, "a list of globs", example)? {
+        let glob = Text::decode(item, cx)?;
+        // Each glob separately, so that the invalid one is reported.
+        if let Err((message, hint)) = check(&glob) {
+            return cx.refuse(cx.error("bad_glob", item, message).hint(hint));
+        }
+        globs.push(glob);
+    }
+    Some(globs)
+}
+
+pub(crate) fn globs_schema(most: usize) -> Schema {
+    json_schema!({
+        "type": "array",
+        "minItems": 1,
+        "maxItems": most,
+        "items": { "type": "string", "minLength": 1 },
+    })
 }
 
 pub(crate) fn list<'n>(node: &'n Node, cx: &mut Cx<'_>, wanted: &str, example: &str) -> Option<&'n [Node]> {

@@ -25,10 +25,8 @@ impl Decode for Address {
         if let Ok(address) = text.parse() {
             return Some(address);
         }
-        cx.refuse(
-            cx.error("bad_address", node, format!("invalid address {}", quoted(&text)))
-                .hint("write an IP address and a port: `127.0.0.1:8787` or `\"[::1]:8787\"`"),
-        )
+        let hint = "write an IP address and a port: `127.0.0.1:8787` or `\"[::1]:8787\"`";
+        cx.refuse_text("bad_address", node, ("invalid address", &text), hint)
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
@@ -50,14 +48,8 @@ impl Decode for HeaderName {
         if text.len() <= 100 && text.bytes().all(fits) {
             return Some(text);
         }
-        cx.refuse(
-            cx.error(
-                "bad_header",
-                node,
-                format!("invalid header name {}", quoted(&text)),
-            )
-            .hint("write a name without a colon, such as `X-Signature`"),
-        )
+        let hint = "write a name without a colon, such as `X-Signature`";
+        cx.refuse_text("bad_header", node, ("invalid header name", &text), hint)
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
@@ -118,16 +110,10 @@ impl Decode for Zone {
         }
         let names: Vec<String> = zones.available().map(|name| name.to_string()).collect();
         let near = did_you_mean(&text, names.iter().map(String::as_str));
-        cx.refuse(
-            cx.error(
-                "unknown_time_zone",
-                node,
-                format!("unknown time zone {}", quoted(&text)),
-            )
-            .hint(near.unwrap_or_else(|| {
-                "write a name of the tz database, such as `Europe/Berlin`, or `UTC`".to_owned()
-            })),
-        )
+        let hint = near.unwrap_or_else(|| {
+            "write a name of the tz database, such as `Europe/Berlin`, or `UTC`".to_owned()
+        });
+        cx.refuse_text("unknown_time_zone", node, ("unknown time zone", &text), hint)
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
