@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span as YamlSpan};
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span as YamlSpan, Tag};
 
 use super::diagnostic::{Diagnostic, Sink, Spot};
 use super::place::Place;
@@ -121,26 +121,10 @@ impl Builder<'_> {
                 self.finish(node, anchor)
             }
             Event::SequenceStart(anchor, tag) => {
-                let place = place(span, Style::Plain);
-                tag.map(|tag| self.tag_is_text(&tag, place));
-                self.open(
-                    Node {
-                        place,
-                        kind: Kind::List(Vec::new()),
-                    },
-                    anchor,
-                )
+                self.open(Kind::List(Vec::new()), tag.as_deref(), span, anchor)
             }
             Event::MappingStart(anchor, tag) => {
-                let place = place(span, Style::Plain);
-                tag.map(|tag| self.tag_is_text(&tag, place));
-                self.open(
-                    Node {
-                        place,
-                        kind: Kind::Map(Vec::new()),
-                    },
-                    anchor,
-                )
+                self.open(Kind::Map(Vec::new()), tag.as_deref(), span, anchor)
             }
             Event::SequenceEnd | Event::MappingEnd => match self.stack.pop() {
                 Some(mut frame) => {
@@ -161,7 +145,7 @@ impl Builder<'_> {
     }
 
     /// Returns whether a tag makes a scalar text. Tags outside of the core schema are errors.
-    fn tag_is_text(&mut self, tag: &saphyr_parser::Tag, place: Place) -> bool {
+    fn tag_is_text(&mut self, tag: &Tag, place: Place) -> bool {
         if tag.is_yaml_core_schema()
             && matches!(
                 tag.suffix.as_str(),
@@ -183,12 +167,16 @@ impl Builder<'_> {
         true
     }
 
-    fn open(&mut self, node: Node, anchor: usize) -> Result<(), Stop> {
+    fn open(&mut self, kind: Kind, tag: Option<&Tag>, span: YamlSpan, anchor: usize) -> Result<(), Stop> {
+        let place = place(span, Style::Plain);
+        if let Some(tag) = tag {
+            self.tag_is_text(tag, place);
+        }
         if self.stack.len() >= MAX_DEPTH {
-            return Err(self.too_deep(node.place));
+            return Err(self.too_deep(place));
         }
         self.stack.push(Frame {
-            node,
+            node: Node { place, kind },
             anchor,
             key: None,
             seen: HashMap::new(),

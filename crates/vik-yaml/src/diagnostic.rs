@@ -97,11 +97,7 @@ impl Diagnostic {
                 let place = Place {
                     line: file_line,
                     column: indent + column.unwrap_or(1).max(1) - 1,
-                    end_column: if column.is_some() {
-                        indent + column.unwrap_or(1).max(1)
-                    } else {
-                        0
-                    },
+                    end_column: column.map_or(0, |column| indent + column.max(1)),
                 };
                 self.place(place.clamped(document.text()))
             }

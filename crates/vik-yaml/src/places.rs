@@ -105,37 +105,31 @@ impl Places {
         }
     }
 
+    fn kind(&self, path: &str) -> Option<ValueKind> {
+        Some(self.found.get(path)?.kind)
+    }
+
     pub fn contains(&self, path: &str) -> bool {
         self.found.contains_key(path)
     }
 
     /// Returns whether a key is absent, or has no value.
     pub fn is_absent(&self, path: &str) -> bool {
-        self.found
-            .get(path)
-            .is_none_or(|found| found.kind == ValueKind::Null)
+        matches!(self.kind(path), None | Some(ValueKind::Null))
     }
 
     pub fn is_empty_map(&self, path: &str) -> bool {
-        self.found
-            .get(path)
-            .is_some_and(|found| found.kind == ValueKind::Map { is_empty: true })
+        self.kind(path) == Some(ValueKind::Map { is_empty: true })
     }
 
     /// Returns whether a list is absent or empty.
     pub fn is_empty_list(&self, path: &str) -> bool {
-        self.is_absent(path)
-            || self
-                .found
-                .get(path)
-                .is_some_and(|found| found.kind == ValueKind::List { is_empty: true })
+        self.is_absent(path) || self.kind(path) == Some(ValueKind::List { is_empty: true })
     }
 
     /// Returns whether the value is a map or absent.
     pub fn is_map(&self, path: &str) -> bool {
-        self.found
-            .get(path)
-            .is_none_or(|found| matches!(found.kind, ValueKind::Map { .. } | ValueKind::Null))
+        self.is_absent(path) || matches!(self.kind(path), Some(ValueKind::Map { .. }))
     }
 
     pub fn key(&self, path: &str) -> Option<Place> {
