@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use vik_core::plural::count;
 use vik_sim::{Campaign, Caught, Figures, KINDS};
 
 pub fn markdown(campaign: &Campaign, figures: &Figures, caught: &[Caught]) -> String {
@@ -21,7 +22,7 @@ becomes quiet: everything that can run must then have run, or have a reported re
 | --- | ---: |
 | seeds | {} |
 | steps | {} |
-| time | {:.0} s with {} {} |
+| time | {:.0} s with {} |
 | steps per second | {:.0} |
 | hash over all seeds | `{:016x}` |
 | invariants broken | {} |
@@ -36,12 +37,7 @@ becomes quiet: everything that can run must then have run, or have a reported re
         figures.seeds,
         figures.steps,
         figures.took.as_secs_f64(),
-        campaign.threads,
-        if campaign.threads == 1 {
-            "thread"
-        } else {
-            "threads"
-        },
+        count(campaign.threads as u64, "thread"),
         figures.rate(),
         figures.hash,
         u8::from(figures.failure.is_some()),

@@ -1,7 +1,6 @@
 //! Records the events of a world: a hash of all, and the last ones in full.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::hash::{Hash, Hasher};
 
 use vik_core::ids::AttemptId;
@@ -90,12 +89,6 @@ events! {
     Removed { issue: usize, removed: bool } = "workspace removed";
 }
 
-impl fmt::Display for Event {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
-    }
-}
-
 #[derive(Clone, Debug)]
 pub struct Trace {
     hash: Fnv,
@@ -150,7 +143,7 @@ impl Trace {
 
     /// Returns the last events, oldest first, each with its step.
     pub fn last(&self) -> Vec<String> {
-        let line = |(step, event): &(u64, Event)| format!("{step:>6}  {event}");
+        let line = |(step, event): &(u64, Event)| format!("{step:>6}  {event:?}");
         self.last.iter().map(line).collect()
     }
 }

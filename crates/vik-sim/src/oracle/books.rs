@@ -64,7 +64,6 @@ pub(super) struct Unfinished {
     pub has_started: bool,
 }
 
-/// Returns whether a removed parked stage may have been freed.
 impl From<&LifetimeUsage> for Lived {
     fn from(life: &LifetimeUsage) -> Self {
         Self {
@@ -92,6 +91,7 @@ impl Unfinished {
     }
 }
 
+/// Returns whether a removed parked stage may have been freed.
 pub(super) type MayBeFreed<'a> = &'a dyn Fn(&Parked, &StageName) -> bool;
 
 /// The counters of an issue's life.

@@ -8,17 +8,17 @@ use vik_core::limits::{LimitScope, Spend};
 use vik_core::machine::{IssueMachine, ParkReason, RunEvent, WaitReason};
 use vik_core::money::MicroUsd;
 use vik_core::outcome::{CostSource, FailureClass, Outcome};
-use vik_core::scheduler::{Command, CommandResult, Effect, Scheduler};
+use vik_core::scheduler::{Command, CommandResult, Effect, Input, Scheduler};
 use vik_core::time::Now;
 
 use super::books::{Lived, MOST_INTERNAL, Parked, day};
-use super::{Broken, Facts, Held, ObservedInput, Oracle, ensure, number};
+use super::{Broken, Facts, Held, Oracle, ensure, number};
 
 impl Oracle {
     /// Checks the decisions on an input.
     pub(crate) fn decided(
         &mut self,
-        observed: &ObservedInput,
+        observed: &Input,
         effects: &[Effect],
         changes: &Changes,
         scheduler: &Scheduler,
@@ -26,7 +26,10 @@ impl Oracle {
     ) -> Held {
         self.seq += 1;
         self.on_input(observed);
-        if let ObservedInput::Ended { attempt_id, report } = observed {
+        if let Input::Ended {
+            attempt_id, report, ..
+        } = observed
+        {
             self.attempt_ended(*attempt_id, report, changes, now)?;
         } else {
             ensure(
@@ -35,7 +38,10 @@ impl Oracle {
                 || format!("{:?}", changes.ended),
             )?;
         }
-        if let ObservedInput::HandOverEnded { attempt_id, result } = observed {
+        if let Input::HandOverEnded {
+            attempt_id, result, ..
+        } = observed
+        {
             self.try_ended(*attempt_id, result, now);
         }
         // Commands of a person apply before anything else is decided.
@@ -151,7 +157,7 @@ impl Oracle {
             "3: an attempt is recorded before it starts",
             || format!("{starts} starts, but {} in the changes", changes.started.len()),
         )?;
-        if let ObservedInput::Spent { attempt_id, .. } = observed {
+        if let Input::Spent { attempt_id, .. } = observed {
             self.is_within_limits(*attempt_id, now)?;
         }
         Ok(())
@@ -162,13 +168,15 @@ impl Oracle {
         changes
             .machines
             .iter()
-            .try_for_each(|machine| self.machine_changed(machine, &ObservedInput::Other))
+            .try_for_each(|machine| self.machine_changed(machine, &Input::Tick))
     }
 
     /// Records an input before the decisions on it.
-    pub(crate) fn on_input(&mut self, observed: &ObservedInput) {
+    pub(crate) fn on_input(&mut self, observed: &Input) {
         match observed {
-            ObservedInput::Spent { attempt_id, spend } => {
+            Input::Spent {
+                attempt_id, spend, ..
+            } => {
                 if let Some(active) = self.books.active.get_mut(attempt_id) {
                     active.live = Spend {
                         tokens: active.live.tokens.max(spend.tokens),
@@ -176,19 +184,16 @@ impl Oracle {
                     };
                 }
             }
-            ObservedInput::Command(number, ask) => {
+            Input::Command(number, ask, _) => {
                 if matches!(ask, Command::Pause(_) | Command::Resume(_)) {
                     self.last_pause_ask = *number;
                 }
                 self.asks.insert(*number, ask.clone());
             }
-            ObservedInput::MaxSessions(most) => self.max_sessions = Some(*most),
-            ObservedInput::Pressure(busy) => self.busy = *busy,
-            ObservedInput::Drain => self.draining = true,
-            ObservedInput::Ended { .. }
-            | ObservedInput::HandOverEnded { .. }
-            | ObservedInput::Reloaded
-            | ObservedInput::Other => {}
+            Input::MaxSessions(most) => self.max_sessions = Some(*most),
+            Input::Pressure(why) => self.busy = why.is_some(),
+            Input::Drain => self.draining = true,
+            _ => {}
         }
     }
 
@@ -378,9 +383,9 @@ impl Oracle {
         request: &Request,
         answer: &approval::Answer,
         by: &str,
-        observed: &ObservedInput,
+        observed: &Input,
     ) -> Held {
-        let asked = matches!(observed, ObservedInput::Command(_, Command::Answer(reply)) if reply.issue == *issue && reply.answer == *answer);
+        let asked = matches!(observed, Input::Command(_, Command::Answer(reply), _) if reply.issue == *issue && reply.answer == *answer);
         let by_default =
             by == approval::TIME_LIMIT && *answer == approval::Answer::at_the_limit(request.on_timeout);
         ensure(
@@ -395,7 +400,7 @@ impl Oracle {
         Ok(())
     }
 
-    fn machine_changed(&mut self, machine: &IssueMachine, observed: &ObservedInput) -> Held {
+    fn machine_changed(&mut self, machine: &IssueMachine, observed: &Input) -> Held {
         let id = &machine.issue().id;
         let issue = number(id);
         let (is, books) = (Lived::from(machine.life()), self.books.life(id));
@@ -405,8 +410,8 @@ impl Oracle {
             || format!("issue {issue} has {is:?}, expected {books:?}"),
         )?;
         let asked = match observed {
-            ObservedInput::Command(_, Command::Retry(request)) => request.issue == *id,
-            ObservedInput::Command(_, Command::Cancel(of)) => of == id,
+            Input::Command(_, Command::Retry(request), _) => request.issue == *id,
+            Input::Command(_, Command::Cancel(of), _) => of == id,
             _ => false,
         };
         let limits = &self.policy.issue;

@@ -18,10 +18,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use vik_core::attempt::{AttemptResult, HandOverFailure, Start};
+use vik_core::attempt::{AttemptResult, Start};
 use vik_core::ids::{AttemptId, IssueId, RunId, StageName};
 use vik_core::limits::Spend;
-use vik_core::scheduler::{Command, Input};
+use vik_core::scheduler::Command;
 use vik_core::time::Mono;
 use vik_core::workflow::Workflow;
 
@@ -73,60 +73,6 @@ pub(crate) fn ensure(
 /// Returns the number of an issue.
 pub(crate) fn number(id: &IssueId) -> usize {
     id.as_str().parse().unwrap_or_default()
-}
-
-/// An input of the scheduler, reduced to the observed parts.
-#[derive(Clone, Debug)]
-pub(crate) enum ObservedInput {
-    Ended {
-        attempt_id: AttemptId,
-        report: Box<AttemptResult>,
-    },
-    Spent {
-        attempt_id: AttemptId,
-        spend: Spend,
-    },
-    HandOverEnded {
-        attempt_id: AttemptId,
-        result: Result<(), HandOverFailure>,
-    },
-    Command(u64, Command),
-    Reloaded,
-    MaxSessions(u32),
-    Pressure(bool),
-    Drain,
-    Other,
-}
-
-impl ObservedInput {
-    pub(crate) fn of(input: &Input) -> Self {
-        match input {
-            Input::Ended {
-                attempt_id, report, ..
-            } => Self::Ended {
-                attempt_id: *attempt_id,
-                report: Box::new(report.clone()),
-            },
-            Input::Spent {
-                attempt_id, spend, ..
-            } => Self::Spent {
-                attempt_id: *attempt_id,
-                spend: *spend,
-            },
-            Input::HandOverEnded {
-                attempt_id, result, ..
-            } => Self::HandOverEnded {
-                attempt_id: *attempt_id,
-                result: result.clone(),
-            },
-            Input::Command(number, ask, _) => Self::Command(*number, ask.clone()),
-            Input::Reloaded(_) => Self::Reloaded,
-            Input::MaxSessions(most) => Self::MaxSessions(*most),
-            Input::Pressure(why) => Self::Pressure(why.is_some()),
-            Input::Drain => Self::Drain,
-            _ => Self::Other,
-        }
-    }
 }
 
 /// The facts about an attempt.

@@ -9,11 +9,11 @@ use vik_core::ids::{AttemptId, IssueId, RunId};
 use vik_core::machine::RunEvent;
 use vik_core::outcome::{FailureClass, Outcome};
 use vik_core::question::MAX_ANSWERS;
-use vik_core::scheduler::{Command, Scheduler};
+use vik_core::scheduler::{Command, Input, Scheduler};
 use vik_core::time::Now;
 
 use super::live::is_held;
-use super::{Held, ObservedInput, Oracle, ensure};
+use super::{Held, Oracle, ensure};
 use crate::disk::Disk;
 
 const HELD: &str = "nothing starts while a question waits for its answer";
@@ -96,14 +96,14 @@ impl Questions {
     }
 
     /// Handles an event of a run.
-    pub(super) fn event(&mut self, issue: &IssueId, event: &RunEvent, observed: &ObservedInput) -> Held {
+    pub(super) fn event(&mut self, issue: &IssueId, event: &RunEvent, observed: &Input) -> Held {
         let (run, _) = event.about();
         match event {
             RunEvent::Asked { question, .. } => {
                 self.open.insert(run, question.id);
             }
             RunEvent::QuestionAnswered { answer, .. } => {
-                let is_asked = matches!(observed, ObservedInput::Command(_, Command::AnswerQuestion(new)) if new.issue == *issue);
+                let is_asked = matches!(observed, Input::Command(_, Command::AnswerQuestion(new), _) if new.issue == *issue);
                 ensure(
                     is_asked || answer.by == TIME_LIMIT,
                     "an answer comes from a person or from the time limit",

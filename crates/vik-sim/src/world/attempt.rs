@@ -16,7 +16,7 @@ use super::{Held, World};
 use crate::clock::later;
 use crate::fault::Fault;
 use crate::host::{Files, Step, Tree, ran};
-use crate::oracle::{Broken, ObservedInput, number};
+use crate::oracle::{Broken, number};
 use crate::trace::Event;
 
 /// The daemon's part of an attempt, which dies with it.
@@ -62,7 +62,6 @@ impl Task {
     }
 }
 
-/// The result of a step of a task.
 /// The result of an attempt that failed before its agent ran.
 fn not_run(class: FailureClass) -> AttemptResult {
     AttemptResult {
@@ -71,6 +70,7 @@ fn not_run(class: FailureClass) -> AttemptResult {
     }
 }
 
+/// The result of a step of a task.
 enum Did {
     Nothing,
     Step(&'static str),
@@ -166,18 +166,15 @@ impl World {
                 self.conclude(attempt_id, AttemptResult::new(outcome))
             }
             Step::Prepared => {
-                task.in_hook = true;
-                self.hook_starts(attempt_id, 0)?;
+                self.hook_starts(task, 0)?;
                 self.at(attempt_id, Step::HookStarted, "before_run starts")
             }
             Step::HookStarted if !task.in_hook => {
-                task.in_hook = true;
-                self.hook_starts(attempt_id, 0)?;
+                self.hook_starts(task, 0)?;
                 Did::Step("before_run starts again")
             }
             Step::HookStarted => {
-                task.in_hook = false;
-                self.hook_ends(attempt_id, 0);
+                self.hook_ends(task, 0);
                 if self.rng.percent(10) {
                     let mut report = not_run(FailureClass::Hook);
                     report.before_run = match self.rng.below(4) {
@@ -215,19 +212,16 @@ impl World {
                 if is_skipped || stage.after_run.is_none() {
                     self.at(attempt_id, Step::Over, "no after_run")
                 } else {
-                    task.in_hook = true;
-                    self.hook_starts(attempt_id, 1)?;
+                    self.hook_starts(task, 1)?;
                     self.at(attempt_id, Step::AfterStarted, "after_run starts")
                 }
             }
             Step::AfterStarted if !task.in_hook => {
-                task.in_hook = true;
-                self.hook_starts(attempt_id, 1)?;
+                self.hook_starts(task, 1)?;
                 Did::Step("after_run starts again")
             }
             Step::AfterStarted => {
-                task.in_hook = false;
-                self.hook_ends(attempt_id, 1);
+                self.hook_ends(task, 1);
                 let failure = self.rng.percent(30).then(|| self.hand_over_failure());
                 if let Some(report) = self
                     .host
@@ -291,7 +285,9 @@ impl World {
         Did::Step(name)
     }
 
-    fn hook_starts(&mut self, attempt_id: AttemptId, hook: usize) -> Held {
+    fn hook_starts(&mut self, task: &mut Task, hook: usize) -> Held {
+        task.in_hook = true;
+        let attempt_id = task.start.attempt_id;
         let Some(files) = self.host.files.get_mut(&attempt_id) else {
             return Ok(());
         };
@@ -306,8 +302,9 @@ impl World {
         Ok(())
     }
 
-    fn hook_ends(&mut self, attempt_id: AttemptId, hook: usize) {
-        if let Some(files) = self.host.files.get_mut(&attempt_id) {
+    fn hook_ends(&mut self, task: &mut Task, hook: usize) {
+        task.in_hook = false;
+        if let Some(files) = self.host.files.get_mut(&task.start.attempt_id) {
             files.hooks[hook].1 += 1;
         }
     }
@@ -418,16 +415,16 @@ impl World {
             tokens: spend.tokens,
             micro_usd: spend.usd.0,
         });
-        if self.fault == Some(Fault::SpendUnheard) {
-            let reported = ObservedInput::Spent { attempt_id, spend };
-            self.oracle.on_input(&reported);
-            return self.tick();
-        }
-        self.send(Input::Spent {
+        let input = Input::Spent {
             issue,
             attempt_id,
             spend,
-        })?;
+        };
+        if self.fault == Some(Fault::SpendUnheard) {
+            self.oracle.on_input(&input);
+            return self.tick();
+        }
+        self.send(input)?;
         Ok(true)
     }
 }

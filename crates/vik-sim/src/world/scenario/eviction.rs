@@ -67,11 +67,7 @@ fn issue_is_not_added_before_the_ledger_was_asked() {
     world.pull(&[todo(0)]).end(ran(Outcome::Failed)).pull(&[later(0)]);
     let issues = vec![todo(0).parsed().unwrap(), todo(1).parsed().unwrap()];
     let recalled = Recalled::new([id(1)], Vec::new());
-    world.run(|world| {
-        world.oracle.start_pull();
-        world.send(Input::PullStarted)
-    });
-    world.run(|world| {
+    world.pull_starts().run(|world| {
         world.oracle.sees([Arc::new(todo(0)), Arc::new(todo(1))].into());
         world.send(Input::Pulled { issues, recalled })
     });

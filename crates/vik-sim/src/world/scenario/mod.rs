@@ -182,16 +182,13 @@ impl Scenario {
     }
 
     fn pull(&mut self, items: &[Item]) -> &mut Self {
-        self.run(|world| {
-            world.oracle.start_pull();
-            world.send(Input::PullStarted)
-        });
+        self.pull_starts();
         let snapshot = items.iter().cloned().map(Arc::new).collect();
         self.run(|world| world.pull_succeeds(snapshot, ""))
     }
 
-    /// Starts a pull that brings nothing.
-    fn pull_fails(&mut self) -> &mut Self {
+    /// Starts a pull, which brings nothing as long as no result follows.
+    fn pull_starts(&mut self) -> &mut Self {
         self.run(|world| {
             world.oracle.start_pull();
             world.send(Input::PullStarted)

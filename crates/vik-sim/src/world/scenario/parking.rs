@@ -91,7 +91,7 @@ fn parked_stage_delays_the_next_stage_until_a_pull() {
     assert_eq!((world.starts.len(), world.parked()), (1, Some(ParkReason::Auth)));
     assert_eq!(world.hold_of(0, "code"), Some(Hold::Settling));
     assert_eq!(world.quiescence(), Quiescence::NeedsPull);
-    world.pull_fails();
+    world.pull_starts();
     assert_eq!(world.starts.len(), 1);
     world.pull(&[todo(0)]);
     assert_eq!(world.starts[1].stage.name.as_str(), "code");
