@@ -464,11 +464,7 @@ fn token_is_hidden_from_hooks_and_agents() {
         .work("hooks", json!({"before_run": "env > hook-env"}));
     let token = "a-token-of-the-user-0123456789";
     let daemon = world.start_with(&["run", "--port", "0"], &[("VIK_API_TOKEN", token)]);
-    eventually("it has pulled", || {
-        world
-            .status()
-            .is_some_and(|status| !status["last_pull"].is_null())
-    });
+    world.wait_for_status("it has pulled", |status| !status["last_pull"].is_null());
     eventually("the hook has run", || {
         world.workspace("1").join("hook-env").exists()
     });
@@ -479,9 +475,7 @@ fn token_is_hidden_from_hooks_and_agents() {
     let client = HttpClient::tcp(&address).with_header("Authorization", &format!("Bearer {token}"));
     let _ = client.get("/api/v1/healthz").expect_status(200);
     assert!(!instance(&world).join("api.token").exists());
-    eventually("the attempt is over", || {
-        world.status().unwrap()["sessions"] == json!([])
-    });
+    world.wait_for_status("the attempt is over", |status| status["sessions"] == json!([]));
     let hook = std::fs::read_to_string(world.workspace("1").join("hook-env")).unwrap();
     let agent = std::fs::read_to_string(world.workspace("1").join("agent-env")).unwrap();
     for seen in [hook, agent] {

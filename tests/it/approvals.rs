@@ -88,9 +88,7 @@ fn denied_start_is_parked_until_the_issue_changes() {
     let daemon = world.daemon();
     waits(&world, "before");
     world.vik(&["deny", "1"]).expect(0);
-    eventually("it is parked", || {
-        world.status().unwrap()["parked"][0]["reason"] == "denied"
-    });
+    world.wait_for_status("it is parked", |status| status["parked"][0]["reason"] == "denied");
     assert!(world.sessions("1").is_empty());
     // Another description needs another approval.
     world.tracker.set("1", "description", json!("something else"));
@@ -203,9 +201,7 @@ fn result_is_denied_with_a_message_for_retry_or_finally() {
     let status = world.vik(&["status"]).expect(0).out;
     assert_contains(&status, "a person must approve the result");
     world.vik(&["deny", "1"]).expect(0);
-    eventually("it is parked", || {
-        world.status().unwrap()["parked"][0]["reason"] == "denied"
-    });
+    world.wait_for_status("it is parked", |status| status["parked"][0]["reason"] == "denied");
     sessions[1].expect("failed", Some("denied"));
     assert_eq!(world.tracker.state("1").as_deref(), Some("todo"));
     daemon.stop().expect(0);
@@ -236,8 +232,8 @@ fn cancel_ends_an_attempt_that_awaits_approval() {
     let daemon = world.daemon();
     waits(&world, "after");
     world.vik(&["cancel", "1"]).expect(0);
-    eventually("it is parked", || {
-        world.status().unwrap()["parked"][0]["reason"] == "cancelled"
+    world.wait_for_status("it is parked", |status| {
+        status["parked"][0]["reason"] == "cancelled"
     });
     assert!(approvals(&world).is_empty());
     daemon.stop().expect(0);

@@ -294,13 +294,13 @@ fn listings_show_the_work_of_a_running_daemon() {
     eventually("the last one runs", || {
         world.sessions("run").len() == 1 && world.workspace("run").join("up").exists()
     });
-    eventually("its tool is seen", || {
-        world.status().unwrap()["sessions"][0]["activity"]
+    world.wait_for_status("its tool is seen", |status| {
+        status["sessions"][0]["activity"]
             .as_str()
             .is_some_and(|a| a.contains("make"))
     });
-    eventually("two are parked", || {
-        world.status().unwrap()["parked"].as_array().unwrap().len() == 2
+    world.wait_for_status("two are parked", |status| {
+        status["parked"].as_array().unwrap().len() == 2
     });
     let status = world.vik(&["status"]).expect(0).out;
     assert!(!status.contains('\x1b'));

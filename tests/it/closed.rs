@@ -71,8 +71,7 @@ fn closed_issue_is_no_longer_parked() {
     assert_contains(&text, "blocked by 1, which is parked: attempts_used_up");
     let daemon = world.daemon();
     world.tracker.move_to("1", "done");
-    eventually("the issue has no parked stage", || {
-        let status = world.status().unwrap();
+    world.wait_for_status("the issue has no parked stage", |status| {
         status["parked"]
             .as_array()
             .unwrap()

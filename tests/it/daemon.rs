@@ -132,8 +132,8 @@ fn restart_replaces_the_daemon() {
     let world = World::new(&[("1", "todo")]).script("ignore TERM; hang");
     world.vik(&["restart"]).expect(0);
     let first = pid_of(&world);
-    eventually("the agent runs", || {
-        world.status().unwrap()["sessions"][0]["phase"] == "running"
+    world.wait_for_status("the agent runs", |status| {
+        status["sessions"][0]["phase"] == "running"
     });
     world.vik(&["restart"]).expect(0);
     assert_ne!(pid_of(&world), first);
@@ -375,8 +375,8 @@ fn control_socket_refuses_malformed_requests() {
 fn previous_version_shows_the_status_and_stops_the_daemon() {
     let world = World::new(&[("1", "todo")]).script("hang");
     let daemon = world.daemon();
-    eventually("the agent runs", || {
-        world.status().unwrap()["sessions"][0]["phase"] == "running"
+    world.wait_for_status("the agent runs", |status| {
+        status["sessions"][0]["phase"] == "running"
     });
     let status: Value = serde_json::from_str(&ask(&world, b"{\"v\":1,\"verb\":\"status\"}\n")).unwrap();
     assert_eq!(status["status"]["sessions"][0]["issue_id"], "1");

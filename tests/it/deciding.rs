@@ -274,7 +274,7 @@ fn issue_that_vanishes_during_a_run_is_finished() {
     let pulls = world.tracker.pulls();
     eventually("it was missed", || world.tracker.pulls() >= pulls + 3);
     world.go();
-    eventually("it ended", || world.status().unwrap()["sessions"] == json!([]));
+    world.wait_for_status("it ended", |status| status["sessions"] == json!([]));
     daemon.stop().expect(0);
     world.session("1").expect("succeeded", None);
 }

@@ -135,11 +135,9 @@ fn stopped_agent_withdraws_its_request() {
     let daemon = world.daemon();
     waits(&world);
     world.vik(&["cancel", "1"]).expect(0);
-    eventually("nothing waits", || {
-        world.status().is_some_and(|status| {
-            status["approvals"].as_array().is_some_and(Vec::is_empty)
-                && status["sessions"].as_array().is_some_and(Vec::is_empty)
-        })
+    world.wait_for_status("nothing waits", |status| {
+        status["approvals"].as_array().is_some_and(Vec::is_empty)
+            && status["sessions"].as_array().is_some_and(Vec::is_empty)
     });
     world.session("1").expect("cancelled", None);
     daemon.stop().expect(0);

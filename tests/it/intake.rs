@@ -23,10 +23,8 @@ fn pulls(world: &World) -> usize {
 #[track_caller]
 fn fails(world: &World, reason: &str) {
     let daemon = world.daemon();
-    eventually("three pulls have failed", || {
-        world
-            .status()
-            .is_some_and(|status| status["pulls"]["failed_in_a_row"].as_u64() >= Some(3))
+    world.wait_for_status("three pulls have failed", |status| {
+        status["pulls"]["failed_in_a_row"].as_u64() >= Some(3)
     });
     let status = world.status().unwrap();
     assert_eq!(status["last_pull"]["ok"], false);
@@ -139,8 +137,8 @@ fn failed_pull_changes_nothing_and_the_next_resumes_work() {
     let daemon = world.daemon();
     world.wait_for_agent(1);
     world.env.write("work/broken", "");
-    eventually("pulls fail", || {
-        world.status().unwrap()["pulls"]["failed_in_a_row"].as_u64() >= Some(2)
+    world.wait_for_status("pulls fail", |status| {
+        status["pulls"]["failed_in_a_row"].as_u64() >= Some(2)
     });
     assert_eq!(world.status().unwrap()["sessions"][0]["phase"], "running");
     world.tracker.add("2", "Two", "todo");
@@ -278,8 +276,8 @@ fn pull_runs_beside_the_workflow_with_the_daemon_environment() {
 fn stderr_of_an_earlier_pull_is_not_repeated() {
     let world = pulling("test -e second || { touch second; echo first fault >&2; exit 1; }; exit 2");
     let daemon = world.daemon();
-    eventually("the second failed", || {
-        world.status().unwrap()["last_pull"]["error"]
+    world.wait_for_status("the second failed", |status| {
+        status["last_pull"]["error"]
             .as_str()
             .is_some_and(|error| error.contains("exited with 2"))
     });

@@ -123,11 +123,7 @@ fn bad_messages_are_refused_and_change_nothing() {
     assert!(full["hint"].as_str().unwrap().contains("--withdraw"), "{full}");
     world.go();
     world.wait_for_state("1", "done");
-    eventually("no agent runs", || {
-        world
-            .status()
-            .is_some_and(|status| status["sessions"] == json!([]))
-    });
+    world.wait_for_status("no agent runs", |status| status["sessions"] == json!([]));
     let reply = client.post(PATH, &json!({"text": "a"}));
     let _ = reply.expect_status(409);
     daemon.stop().expect(0);

@@ -180,10 +180,8 @@ fn webhook_response_does_not_reveal_the_secret() {
     let hook = webhook(&server, "0s");
     let world = world.set("/notify", json!({"hook": hook}));
     let daemon = daemon(&world, &[]);
-    eventually("it failed", || {
-        world
-            .status()
-            .is_some_and(|status| status["notify"][0]["failures_in_a_row"].as_u64() > Some(0))
+    world.wait_for_status("it failed", |status| {
+        status["notify"][0]["failures_in_a_row"].as_u64() > Some(0)
     });
     let shown = world.vik(&["status"]).expect(0).out;
     assert_contains(&shown, "notify hook: 1 delivery failing");
@@ -220,10 +218,8 @@ fn unresponsive_notifier_blocks_neither_work_nor_stop() {
     eventually("it is asked", || server.requests().len() == 1);
     world.tracker.add("2", "more", "todo");
     world.tracker.add("3", "more", "todo");
-    eventually("the work continues", || {
-        world
-            .status()
-            .is_some_and(|status| status["parked"].as_array().map(Vec::len) == Some(3))
+    world.wait_for_status("the work continues", |status| {
+        status["parked"].as_array().map(Vec::len) == Some(3)
     });
     world.vik(&["stop"]).expect(0);
     daemon.done().expect(0);
@@ -375,16 +371,12 @@ fn edit_adds_a_notifier_and_a_rejected_edit_is_notified() {
         .clone();
     world.put("/notify", json!(null));
     let daemon = world.daemon();
-    eventually("it is parked", || {
-        world
-            .status()
-            .is_some_and(|status| status["parked"].as_array().map(Vec::len) == Some(1))
+    world.wait_for_status("it is parked", |status| {
+        status["parked"].as_array().map(Vec::len) == Some(1)
     });
     world.put("/notify", json!({"team": team, "broken": notify}));
-    eventually("the notifiers are there", || {
-        world
-            .status()
-            .is_some_and(|status| status["notify"].as_array().map(Vec::len) == Some(2))
+    world.wait_for_status("the notifiers are there", |status| {
+        status["notify"].as_array().map(Vec::len) == Some(2)
     });
     world.tracker.add("2", "more", "todo");
     eventually("later events are delivered", || !notifications(&world).is_empty());

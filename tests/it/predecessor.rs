@@ -139,8 +139,8 @@ fn row_05_run_with_only_failed_pulls_fails() {
     let status = world.status().unwrap();
     assert_eq!(status["last_pull"]["ok"], false);
     assert_contains(status["last_pull"]["error"].as_str().unwrap(), "no network");
-    eventually("failures are counted", || {
-        world.status().unwrap()["pulls"]["failed_in_a_row"].as_u64() >= Some(3)
+    world.wait_for_status("failures are counted", |status| {
+        status["pulls"]["failed_in_a_row"].as_u64() >= Some(3)
     });
     daemon.stop();
 }
@@ -151,9 +151,7 @@ fn row_06_success_without_a_state_change_is_parked() {
         .work("hooks/after_run", json!(null))
         .attempts(3);
     let daemon = world.daemon();
-    eventually("it is parked", || {
-        world.status().unwrap()["parked"][0]["issue_id"] == "1"
-    });
+    world.wait_for_status("it is parked", |status| status["parked"][0]["issue_id"] == "1");
     let parked = &world.status().unwrap()["parked"][0];
     assert_eq!(parked["stage"], "work");
     assert_eq!(parked["reason"], "no_progress");

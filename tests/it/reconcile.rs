@@ -266,8 +266,8 @@ fn failed_pull_changes_nothing() {
     let daemon = world.daemon();
     world.wait_for_agent(1);
     world.env.write("work/down", "");
-    eventually("pulls fail", || {
-        world.status().unwrap()["pulls"]["failed_in_a_row"].as_u64() > Some(2)
+    world.wait_for_status("pulls fail", |status| {
+        status["pulls"]["failed_in_a_row"].as_u64() > Some(2)
     });
     assert_eq!(sessions(&world), 1);
     daemon.stop().expect(0);

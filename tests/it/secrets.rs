@@ -159,11 +159,7 @@ fn print_to_next_daemon(source: Option<&str>) -> (World, Value) {
     first.done();
     let env: Vec<_> = source.map(|value| ("SOURCE", value)).into_iter().collect();
     let second = world.start_with(&["run"], &env);
-    eventually("it is seen", || {
-        world
-            .status()
-            .is_some_and(|status| !status["last_pull"].is_null())
-    });
+    world.wait_for_status("it is seen", |status| !status["last_pull"].is_null());
     world.go();
     eventually("it has ended", || {
         world.session("1").text(".jsonl").contains("\"ended\"")

@@ -293,8 +293,8 @@ fn status_follows_a_running_session() {
         "start; message hi; usage 50 5; tool t1 make check; touch up; wait-file go; toolend t1 0; done",
     );
     let daemon = world.daemon();
-    eventually("the tool is open", || {
-        world.status().unwrap()["sessions"][0]["activity"]
+    world.wait_for_status("the tool is open", |status| {
+        status["sessions"][0]["activity"]
             .as_str()
             .is_some_and(|doing| doing.contains("make check"))
     });

@@ -120,9 +120,7 @@ fn status_shows_that_the_daemon_is_stopping() {
     let daemon = world.daemon();
     world.wait_for_agent(1);
     daemon.signal(Signal::SIGTERM);
-    eventually("it is stopping", || {
-        world.status().is_some_and(|status| status["state"] == "stopping")
-    });
+    world.wait_for_status("it is stopping", |status| status["state"] == "stopping");
     let state = std::fs::read_to_string(world.home().join("service/state.json")).unwrap();
     assert_contains(&state, "\"stopping\"");
     world.go();

@@ -85,9 +85,7 @@ fn ten_streaming_agents_cost_the_daemon_little() {
         let is_streaming = |session: &&Value| session["tokens_per_second"].as_f64().is_some_and(|n| n > 1.0);
         sessions.iter().filter(is_streaming).count() == 10
     };
-    eventually("all agents stream", || {
-        world.status().is_some_and(|status| streams(&status))
-    });
+    world.wait_for_status("all agents stream", |status| streams(status));
     let status = world.status().unwrap();
     let waits = &status["sessions"][0]["waits_for"];
     assert_eq!(waits["kind"], "model");

@@ -289,10 +289,14 @@ impl World {
     #[track_caller]
     pub fn daemon(&self) -> Running {
         let daemon = self.start(&["run"]);
-        eventually("the daemon has pulled", || {
-            self.status().is_some_and(|status| !status["last_pull"].is_null())
-        });
+        self.wait_for_status("the daemon has pulled", |status| !status["last_pull"].is_null());
         daemon
+    }
+
+    /// Waits until the status of the daemon has a property.
+    #[track_caller]
+    pub fn wait_for_status(&self, property: &str, holds: impl Fn(&Value) -> bool) {
+        eventually(property, || self.status().is_some_and(|status| holds(&status)));
     }
 
     /// Kills the daemon, which may run detached, and waits until it is dead.

@@ -134,8 +134,7 @@ fn cancelled_issue_stays_parked_across_a_restart() {
     let daemon = world.daemon();
     world.wait_for_agent(1);
     world.vik(&["cancel", "1"]).expect(0);
-    eventually("it is parked", || {
-        let status = world.status().unwrap();
+    world.wait_for_status("it is parked", |status| {
         status["parked"][0]["reason"] == "cancelled"
     });
     world.session("1").expect("cancelled", None);

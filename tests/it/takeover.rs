@@ -89,8 +89,8 @@ fn takeover_stops_the_agent_and_holds_the_issue_until_handback() {
     daemon.kill();
     assert_eq!(hold(&world), "taken_over");
     let daemon = world.daemon();
-    eventually("a pull has succeeded", || {
-        world.status().unwrap()["pulls"]["ok"].as_u64() > Some(1)
+    world.wait_for_status("a pull has succeeded", |status| {
+        status["pulls"]["ok"].as_u64() > Some(1)
     });
     assert_eq!((held(&world).len(), world.sessions("1").len()), (1, 1));
     let retried = world.vik(&["retry", "1"]).expect(0).out;

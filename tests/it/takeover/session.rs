@@ -128,8 +128,8 @@ fn open_session_outlives_the_daemon() {
     seen(&world, "before");
     daemon.kill();
     let daemon = world.daemon();
-    eventually("a pull has succeeded", || {
-        world.status().unwrap()["pulls"]["ok"].as_u64() > Some(1)
+    world.wait_for_status("a pull has succeeded", |status| {
+        status["pulls"]["ok"].as_u64() > Some(1)
     });
     let busy = world.vik(&["handback", "1"]).expect(1);
     assert_contains(&busy.err, "close the session");
