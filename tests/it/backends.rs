@@ -252,7 +252,7 @@ fn network_list_admits_only_listed_hosts() {
     world.once().expect(0);
     let file = |name: &str| world.workspace_file("1", name);
     assert_eq!(file("listed"), "open");
-    assert_contains(&file("refused"), "not in `sandbox.network`");
+    assert_contains(file("refused"), "not in `sandbox.network`");
     assert_eq!((file("around").as_str(), file("out").as_str()), ("", ""));
 }
 

@@ -25,7 +25,7 @@ fn detached_daemon_is_ready_and_has_its_own_session() {
     let done = world.vik(&["run", "-d"]).expect(0);
     // A daemon that is ready answers at once.
     let pid = pid_of(&world);
-    assert_contains(&done.out, &pid.to_string());
+    assert_contains(&done.out, pid.to_string());
     assert_eq!(
         getsid(Some(Pid::from_raw(pid))).unwrap().as_raw(),
         pid,

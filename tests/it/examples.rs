@@ -99,8 +99,8 @@ fn example_finishes_its_work_and_then_has_nothing_to_do() {
                 .lines()
                 .find(|row| row.split_whitespace().take(2).eq([issue, stage]));
             let row = row.unwrap_or_else(|| panic!("no row of {issue} {stage}: {}", first.out));
-            assert_contains(&row, " succeeded ");
-            assert_contains(&row, " $0.00 ");
+            assert_contains(row, " succeeded ");
+            assert_contains(row, " $0.00 ");
             let session = row.split_whitespace().last().unwrap();
             let log = example.vik(&["logs", "-w", "workflow.example.yml", "--session", session]);
             assert!(log.expect(0).out.contains(stage), "{row}");

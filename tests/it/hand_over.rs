@@ -79,10 +79,10 @@ fn hand_over_that_keeps_failing_parks_the_stage() {
     assert_eq!(hold["reason"], "parked");
     let detail = hold["detail"].as_str().unwrap();
     assert_contains(
-        &detail,
+        detail,
         "parked (hand_over): the work is done, but its hand-over failed 4 times",
     );
-    assert_contains(&detail, "the tracker is down");
+    assert_contains(detail, "the tracker is down");
     assert!(hold["freed_by"].as_str().unwrap().contains("vik retry --agent"));
     for verb in [&["show", "1"][..], &["explain", "1"], &["logs", "--issue", "1"]] {
         let text = world.vik(verb).expect(0).out;

@@ -30,7 +30,7 @@ fn fails(world: &World, reason: &str) {
     assert_eq!(status["last_pull"]["ok"], false);
     assert_eq!(status["pulls"]["ok"], 0);
     let error = status["last_pull"]["error"].as_str().unwrap();
-    assert_contains(&error, reason);
+    assert_contains(error, reason);
     let text = world.vik(&["status"]).expect(0).out;
     assert_contains(&text, "FAILED");
     assert_contains(&text, "in a row");
@@ -269,7 +269,7 @@ fn pull_runs_beside_the_workflow_with_the_daemon_environment() {
     assert_eq!(world.env.read("work/where").trim(), work.to_str().unwrap());
     let env = world.env.read("work/env");
     assert_contains(&env, "MY_TOKEN=secret\n");
-    assert_contains(&env, &format!("VIK_ISSUES_DIR={}/issues\n", work.display()));
+    assert_contains(&env, format!("VIK_ISSUES_DIR={}/issues\n", work.display()));
 }
 
 #[test]
@@ -312,7 +312,7 @@ fn field_of_a_wrong_type_is_reported_and_may_hold_its_issue() {
     let status = world.status().unwrap();
     let text = world.vik(&["status"]).expect(0).out;
     for warning in warnings {
-        assert_contains(&status["last_pull"]["warnings"].to_string(), warning);
+        assert_contains(status["last_pull"]["warnings"].to_string(), warning);
         assert_contains(&text, warning);
     }
     let why = world.vik(&["explain", "2"]).out;

@@ -129,7 +129,7 @@ fn endless_lines_of_ten_agents_end_at_their_disk_limit() {
             let session = world.session(issue);
             let ended = session.expect("failed", Some("agent"));
             let reason = ended["reason"].as_str().unwrap();
-            assert_contains(&reason, "(`sandbox.disk`)");
+            assert_contains(reason, "(`sandbox.disk`)");
             assert!(session.raw().len() < 400 << 20);
             std::fs::remove_file(session.file(".raw.jsonl")).unwrap();
         }
@@ -160,7 +160,7 @@ fn agents_that_fill_the_disk_fail_and_the_daemon_survives() {
                 for attempt in run["attempts"].as_array().unwrap() {
                     assert_eq!(attempt["outcome"], "failed", "{attempt:#}");
                     let reason = attempt["reason"].as_str().unwrap();
-                    assert_contains(&reason, "disk");
+                    assert_contains(reason, "disk");
                 }
             }
             let sessions = ten().into_iter().flat_map(|(issue, _)| world.sessions(issue));

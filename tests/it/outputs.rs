@@ -198,7 +198,7 @@ fn refused_line_refuses_all_and_is_fed_back_to_the_agent() {
         let prompt = sessions[1].text(".prompt.md");
         assert_contains(
             &prompt,
-            &format!("is refused, and none of it was done:\n- line 2: {why}\n"),
+            format!("is refused, and none of it was done:\n- line 2: {why}\n"),
         );
         assert_eq!(
             asking.text("done"),

@@ -301,7 +301,7 @@ fn forged_objects_of_a_linked_work_tree_are_refused() {
     );
     let ended = world.session("1").expect("failed", Some("agent"));
     let reason = ended["reason"].as_str().unwrap();
-    assert_contains(&reason, "cannot copy");
+    assert_contains(reason, "cannot copy");
     assert_eq!(git(&main, "git rev-parse vik/1"), before);
     let real = world.workspace_file("1", "real");
     let found = git(

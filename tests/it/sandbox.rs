@@ -28,10 +28,10 @@ fn network_list_refuses_and_reports_other_hosts() {
         (file("listed").as_str(), file("direct").as_str()),
         ("open", "open")
     );
-    assert_contains(&file("refused"), "not in `sandbox.network`");
+    assert_contains(file("refused"), "not in `sandbox.network`");
     assert_eq!((file("around").as_str(), file("out").as_str()), ("", ""));
     let log = world.session("1").text(".jsonl");
-    assert_contains(&log, &format!("the sandbox refused 127.0.0.1:{shut}"));
+    assert_contains(&log, format!("the sandbox refused 127.0.0.1:{shut}"));
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn program_beside_the_workflow_runs_and_cannot_be_changed() {
         std::path::Path::new(file("where").trim()),
         world.workspace("1").canonicalize().unwrap()
     );
-    assert_contains(&file("refused"), "ermission denied");
+    assert_contains(file("refused"), "ermission denied");
     assert!(!world.workspace("1").join("planted").exists());
     assert!(!world.env.read("work/agents/agent.sh").contains("changed\n"));
 }

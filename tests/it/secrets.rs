@@ -185,7 +185,7 @@ fn adopted_agent_without_its_secrets_is_stopped() {
         "{ended}"
     );
     let reason = ended["reason"].as_str().unwrap();
-    assert_contains(&reason, "SOURCE is not set");
+    assert_contains(reason, "SOURCE is not set");
     assert_eq!(world.session("1").messages(), [""; 0]);
 }
 

@@ -214,7 +214,7 @@ fn agent_environment_holds_only_allowed_variables() {
     }
     let id = world.session("1").file("").to_str().unwrap().to_owned();
     let id = &id[id.len() - 36..];
-    assert_contains(&env, &format!("VIK_ATTEMPT_ID={id}"));
+    assert_contains(&env, format!("VIK_ATTEMPT_ID={id}"));
     assert!(workdir.exists());
     // Codex receives the key of its own provider, and no other.
     let world = World::new(&[("1", "todo")])

@@ -112,8 +112,8 @@ fn prompt_command_failure_fails_the_attempt() {
     world.once().expect(1);
     let ended = world.session("1").expect("failed", Some("hook"));
     let reason = ended["reason"].as_str().unwrap();
-    assert_contains(&reason, "exited with 4");
-    assert_contains(&reason, "no such issue");
+    assert_contains(reason, "exited with 4");
+    assert_contains(reason, "no such issue");
     assert!(!world.workspace("1").join("ran").exists());
 }
 

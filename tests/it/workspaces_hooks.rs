@@ -98,7 +98,7 @@ fn before_run_failure_starts_no_agent() {
     assert_eq!(ended["cost_source"], "none");
     let reason = ended["reason"].as_str().unwrap();
     for part in ["before_run", "exited with 7", "line 3", "to stderr"] {
-        assert_contains(&reason, part);
+        assert_contains(reason, part);
         assert_contains(&done.err, part);
     }
     assert_eq!(
@@ -150,7 +150,7 @@ fn before_run_that_names_a_time_holds_the_stage_and_is_explained() {
     assert_eq!(waiting["reason"], "backoff");
     assert_eq!(waiting["attempts"], 0);
     let detail = waiting["detail"].as_str().unwrap();
-    assert_contains(&detail, "asked to be tried again later");
+    assert_contains(detail, "asked to be tried again later");
     let shown = world.vik(&["explain", "1"]).expect(0).out;
     for part in ["asked to be tried again later", "14m"] {
         assert_contains(&shown, part);
@@ -295,7 +295,7 @@ fn after_run_failure_is_reported_and_keeps_the_outcome() {
     assert_contains(&done.err, "after_run failed");
     assert_contains(&done.err, "the tracker is down");
     assert_contains(&done.out, "1 work: parked (hand_over)");
-    assert_contains(&world.session("1").text(".after_run.log"), "the tracker is down");
+    assert_contains(world.session("1").text(".after_run.log"), "the tracker is down");
     for verb in ["show", "explain"] {
         let text = world.vik(&[verb, "1"]).expect(0).out;
         assert!(text.contains("the tracker is down"), "{verb}: {text}");
@@ -305,7 +305,7 @@ fn after_run_failure_is_reported_and_keeps_the_outcome() {
         .iter()
         .find(|path| path.to_string_lossy().contains("vik-error.log"))
         .unwrap();
-    assert_contains(&std::fs::read_to_string(errors).unwrap(), "after_run failed");
+    assert_contains(std::fs::read_to_string(errors).unwrap(), "after_run failed");
 }
 
 /// The work of a failed attempt is not handed over, so its `after_run` is not repeated.
@@ -367,10 +367,10 @@ fn hooks_each_have_their_own_timeout() {
             .to_owned()
     };
     world.session("create").expect("failed", Some("hook"));
-    assert_contains(&reason("create"), "200ms");
+    assert_contains(reason("create"), "200ms");
     world.session("verify").expect("failed", Some("verify"));
-    assert_contains(&reason("verify"), "1s");
-    assert_contains(&reason("verify"), "still checking");
+    assert_contains(reason("verify"), "1s");
+    assert_contains(reason("verify"), "still checking");
     world.session("after").expect("succeeded", None);
     assert_contains(&done.err, "300ms");
     world.env.assert_nothing_left();
@@ -468,7 +468,7 @@ fn workspace_is_not_part_of_an_enclosing_repository() {
             .success()
     );
     world.once().expect(0);
-    assert_contains(&world.workspace_file("1", "top.txt"), "not a git repository");
+    assert_contains(world.workspace_file("1", "top.txt"), "not a git repository");
     // The home does not appear as changed files of the repository, either.
     let status = world
         .env

@@ -115,7 +115,7 @@ fn cookie_never_authorises_a_request() {
             "{page:?}"
         );
         let cookie = page.header("set-cookie").unwrap_or_else(|| panic!("{page:?}"));
-        assert_contains(&cookie, "Max-Age=0");
+        assert_contains(cookie, "Max-Age=0");
         assert!(cookie.starts_with(&format!("vik_{port}=;")), "{cookie}");
         assert_eq!(
             served

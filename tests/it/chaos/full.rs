@@ -38,7 +38,7 @@ fn stops_loudly(kind: &str, message: &str) {
         assert_eq!(done.code, 1, "{done:?}");
         assert!(done.err.contains(message), "{done:?}");
         if commit > 0 {
-            assert_contains(&state(&rig), "failed");
+            assert_contains(state(&rig), "failed");
         }
         eventually("a foreground daemon's agents have no grace", || {
             rig.world.env.leftovers().is_empty()

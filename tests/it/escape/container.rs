@@ -137,7 +137,7 @@ fn was_in(place: Place, world: &World) {
     ] {
         assert_contains(&status, line);
     }
-    assert_contains(&status, &format!("Uid:\t{USER}\t{USER}"));
+    assert_contains(&status, format!("Uid:\t{USER}\t{USER}"));
     if matches!(place, Place::Container) {
         assert!(
             !world.env.path("beside/users").exists(),

@@ -99,7 +99,7 @@ fn is_held(
         assert_contains(&inputs, target);
     }
     let shell_output = results[0]["output"].as_str().unwrap_or_default();
-    assert_contains(&shell_output, "stopped create: ");
+    assert_contains(shell_output, "stopped create: ");
     // Of the calls of the tools for files only the reads of the public file succeeded.
     for result in &results[1..] {
         let is_allowed_read = result["output"]

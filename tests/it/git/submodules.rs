@@ -164,10 +164,7 @@ fn commit_outside_any_branch_is_fetched_by_id() {
     name_in_main(&clone, &commit);
     let done = clone.refused(UPDATE, "git");
     assert_contains(&done.err, "cannot update the submodule `libs/lib`");
-    assert_contains(
-        &done.err,
-        &format!("push {commit} to the remote of the submodule"),
-    );
+    assert_contains(&done.err, format!("push {commit} to the remote of the submodule"));
 }
 
 #[test]

@@ -68,7 +68,7 @@ fn agent_that_cannot_start_is_reported_with_the_cause() {
         let done = world.once().expect(1);
         let ended = world.session("1").expect("failed", Some("usage"));
         let reason = ended["reason"].as_str().unwrap();
-        assert_contains(&reason, message);
+        assert_contains(reason, message);
         assert_contains(&done.err, message);
     }
 }

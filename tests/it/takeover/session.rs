@@ -102,7 +102,7 @@ fn session_has_the_private_home_of_its_agent() {
     assert_eq!(taken["env"], json!({"CLAUDE_CONFIG_DIR": home}));
     assert!(std::path::Path::new(&home).is_dir(), "{home}");
     let printed = world.vik(&["takeover", "1"]).expect(0).out;
-    assert_contains(&printed, &format!("CLAUDE_CONFIG_DIR={home} claude "));
+    assert_contains(&printed, format!("CLAUDE_CONFIG_DIR={home} claude "));
     // The program of the session reads its script from the environment of the profile.
     let script = "never-read-stdin; dump-env env.second; dump-argv argv.second; exit 0";
     let world = world.set("/agents/a/env", json!({"VIK_SCRIPT": script}));

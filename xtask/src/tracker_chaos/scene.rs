@@ -35,7 +35,7 @@ impl Scene {
         env.write("agent.sh", include_str!("agent.sh"));
         env.write("report.sh", include_str!("report.sh"));
         for folder in ["gates", "failures"] {
-            std::fs::create_dir(env.path(folder)).context(&folder)?;
+            std::fs::create_dir(env.path(folder)).context(folder)?;
         }
         for piece in &plan.failures {
             env.write(format!("failures/{piece}"), "");
