@@ -101,14 +101,14 @@ impl Reader {
         let last: Vec<Option<i64>> = self.list("SELECT max(rowid) FROM runs", [], |row| row.get(0))?;
         let runs: u64 = last.into_iter().flatten().map(i64::unsigned_abs).sum();
         if runs <= issues.len() as u64 * RUNS_PER_SEARCH {
-            return self.each("SELECT id, over_at, succeeded, issue FROM runs", [], |row| {
+            return self.each("SELECT rowid, over_at, succeeded, issue FROM runs", [], |row| {
                 if let Some(end) = issues.get_mut(read_text(row, 3)?) {
                     end.add(row, until)?;
                 }
                 Ok(())
             });
         }
-        let of_issue = "SELECT id, over_at, succeeded FROM runs WHERE issue = ?1";
+        let of_issue = "SELECT rowid, over_at, succeeded FROM runs WHERE issue = ?1";
         for (issue, end) in issues {
             self.each(of_issue, [issue.as_str()], |row| end.add(row, until))?;
         }
@@ -121,22 +121,19 @@ impl Reader {
 enum IssueEnd {
     NoRun,
     Open,
-    Over {
-        last: (Timestamp, RunId),
-        succeeded: bool,
-    },
+    Over { last: (Timestamp, i64), succeeded: bool },
 }
 
 impl IssueEnd {
-    /// Adds a run from its columns `id`, `over_at` and `succeeded`. Of runs that ended at the same
-    /// time, the one with the latest id counts.
+    /// Adds a run from its columns `rowid`, `over_at` and `succeeded`. Of runs that ended at the
+    /// same time, the one that was stored last counts.
     fn add(&mut self, run: &Row<'_>, until: Timestamp) -> rusqlite::Result<()> {
         let over_at = optional(run, 1, read_time)?.filter(|at| *at < until);
         let Some(over_at) = over_at else {
             *self = Self::Open;
             return Ok(());
         };
-        let this = (over_at, read_run(run, 0)?);
+        let this = (over_at, run.get(0)?);
         match *self {
             Self::Open => {}
             Self::Over { last, .. } if this < last => {}
