@@ -11,8 +11,7 @@ use nix::dir::Dir;
 use nix::fcntl::{AtFlags, openat};
 use nix::sys::stat::{Mode, SFlag, fstatat};
 
-use super::fs::FOLDER;
-use super::issues::file_type;
+use super::fs::{FOLDER, file_type};
 
 /// A workspace with more entries than this has no fingerprint.
 const MAX_ENTRIES: usize = 100_000;

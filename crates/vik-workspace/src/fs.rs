@@ -90,8 +90,12 @@ fn close_to_others(above: &OwnedFd, name: &OsStr) -> io::Result<()> {
     Ok(())
 }
 
+pub(crate) fn file_type(stat: &FileStat) -> SFlag {
+    SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT
+}
+
 fn is_folder(facts: &FileStat) -> bool {
-    SFlag::from_bits_truncate(facts.st_mode) & SFlag::S_IFMT == SFlag::S_IFDIR
+    file_type(facts) == SFlag::S_IFDIR
 }
 
 /// Opens a file of Vik's for reading. Refuses a link in its place, and does not wait for a pipe.

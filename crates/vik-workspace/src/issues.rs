@@ -15,7 +15,9 @@ use nix::fcntl::{AtFlags, OFlag};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat, mkdirat};
 use vik_core::ids::IssueId;
 
-use super::fs::{FOLDER, FOLDER_MODE, open_folder as open_own_folder, read, sync_dir, write_atomic};
+use super::fs::{
+    FOLDER, FOLDER_MODE, file_type, open_folder as open_own_folder, read, sync_dir, write_atomic,
+};
 use super::inspection::sweep_views;
 use super::name::folder_name;
 use super::{Layout, Removed, WorkspaceError, removal};
@@ -303,10 +305,6 @@ fn open_folder(parent: &OwnedFd, name: &OsStr, path: &Path) -> Result<Option<Own
         }
         Err(error) => Err(WorkspaceError::io("open the folder", path)(error.into())),
     }
-}
-
-pub(super) fn file_type(stat: &FileStat) -> SFlag {
-    SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT
 }
 
 fn is_empty(dir: &OwnedFd) -> io::Result<bool> {

@@ -12,8 +12,7 @@ use nix::fcntl::{AtFlags, openat, renameat};
 use nix::sys::stat::{FchmodatFlags, FileStat, Mode, SFlag, fchmodat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
-use super::fs::FOLDER;
-use super::issues::file_type;
+use super::fs::{FOLDER, file_type};
 
 /// The prefix of a folder that is being removed: no issue's folder starts with a dot.
 const PREFIX: &str = ".removing-";

@@ -50,7 +50,7 @@ pub(super) fn by_netlink(own: SocketAddr, other: SocketAddr) -> io::Result<Optio
     }
 }
 
-/// `struct inet_diag_req_v2`.
+/// Asks for the TCP socket with these addresses: a `struct inet_diag_req_v2`.
 fn request(own: SocketAddr, id: &[u8; ADDRESSES]) -> Vec<u8> {
     let family = if own.is_ipv4() {
         libc::AF_INET

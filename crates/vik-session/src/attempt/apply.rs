@@ -19,13 +19,13 @@ use vik_store::{AttemptFailure, OutputBook, OutputNote};
 use vik_workspace::fs as private;
 
 use super::acceptance::Checked;
-use super::judged::masked;
 use super::live::LivePhase;
 use super::opened::AttemptContext;
 use super::outputs::{result_event, sample};
 use super::scripts::ScriptRunner;
 use crate::hooks::{self, HookError};
 use crate::host::{ATTEMPT_MARK, env_value};
+use crate::secrets::masked::masked;
 
 /// The rendered scripts of one output.
 struct Scripts {

@@ -13,12 +13,12 @@ use super::agent_end::AgentEnd;
 use super::context::stage_context;
 use super::finish::{AttemptEnd, Finish};
 use super::full::failed_by_full_disk;
-use super::judged::masked;
 use super::live::LivePhase;
 use super::opened::{AttemptContext, Opened};
 use super::scripts::ScriptRunner;
 use super::workplace::Acquired;
 use crate::hooks::Hook;
+use crate::secrets::masked::masked;
 
 /// An attempt whose end is recorded.
 pub(super) struct Concluded<'a> {

@@ -17,10 +17,10 @@ use super::apply::{NotApplied, OutputRunner};
 use super::commands::StopCause;
 use super::concluded::Concluded;
 use super::finish::Finish;
-use super::judged::masked;
 use super::live::LivePhase;
 use super::opened::{Attempt, AttemptContext, OpenError};
 use super::workplace::{Acquired, Workplace};
+use crate::secrets::masked::masked;
 
 /// The name of what precedes the steps.
 const PREPARATION: &str = "hand_over";

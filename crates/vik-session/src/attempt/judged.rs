@@ -1,6 +1,5 @@
 //! A judged attempt: its outcome is known, and nothing of it is recorded yet.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use jiff::{Timestamp, Zoned};
@@ -19,6 +18,7 @@ use super::full::{failed_by_full_disk, failed_by_open_files};
 use super::opened::AttemptContext;
 use super::session_log::ClosableLog;
 use super::workplace::Acquired;
+use crate::secrets::masked::masked;
 
 /// An attempt whose outcome is known.
 pub(super) struct Judged<'a> {
@@ -172,13 +172,5 @@ impl AttemptContext<'_> {
     fn excuse_agent(&self) {
         let failure = AttemptFailure::of(Outcome::Lost, "the disk refused further writes");
         let _ = self.journal().record(Step::Stopping { trouble: failure });
-    }
-}
-
-/// Returns the text with its secrets masked.
-pub(super) fn masked(text: String) -> String {
-    match vik_mask::mask(&text) {
-        Cow::Borrowed(_) => text,
-        Cow::Owned(masked) => masked,
     }
 }

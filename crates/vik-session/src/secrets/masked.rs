@@ -1,11 +1,20 @@
-//! Reads parts of files that other programs wrote, with secrets masked.
+//! Texts, and parts of files that other programs wrote, with secrets masked.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::Path;
 
 use vik_workspace::fs as private;
+
+/// Returns the text with its secrets masked.
+pub fn masked(text: String) -> String {
+    match vik_mask::mask(&text) {
+        Cow::Borrowed(_) => text,
+        Cow::Owned(masked) => masked,
+    }
+}
 
 /// Returns a part of a file as text, without its secrets. A secret that is only partly in this part
 /// is masked too.

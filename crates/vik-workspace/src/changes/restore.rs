@@ -16,8 +16,7 @@ use vik_proc::untrusted;
 
 use super::store::Store;
 use super::walk::{MarkKind, Snapshot};
-use crate::fs::{FOLDER, if_exists};
-use crate::issues::file_type;
+use crate::fs::{FOLDER, file_type, if_exists};
 use crate::removal;
 
 /// The result of restoring a file.

@@ -21,8 +21,7 @@ use vik_proc::untrusted;
 
 use super::ignored::{Rules, Stack};
 use super::store::{Batch, Store, from_digest, hash_of};
-use crate::fs::FOLDER;
-use crate::issues::file_type;
+use crate::fs::{FOLDER, file_type};
 
 pub use self::snapshot::{Bounds, Mark, MarkKind, Snapshot, SnapshotEntry, Stamp};
 

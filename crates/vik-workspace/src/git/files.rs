@@ -16,8 +16,7 @@ use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
 use vik_proc::untrusted;
 
 use super::GitError;
-use crate::fs::{FOLDER, if_exists};
-use crate::issues::file_type;
+use crate::fs::{FOLDER, file_type, if_exists};
 
 /// The size limit of a file that is read completely, in bytes.
 pub const MAX_READ_BYTES: u64 = 64 * 1024 * 1024;
