@@ -194,7 +194,7 @@ impl Check<'_> {
         let is_everywhere = file.limits.usd.is_some() || file.issue.limits.usd.is_some();
         let limited: HashSet<&str> = stages(file)
             .filter(|(_, stage)| is_everywhere || stage.limits.usd.is_some())
-            .filter_map(|(_, stage)| Some(stage.agent.as_deref()?))
+            .filter_map(|(_, stage)| stage.agent.as_deref())
             .collect();
         for (name, agent) in agents(file) {
             let has_cost = agent.price.is_some() || agent.runtime.is_none_or(Runtime::reports_cost);

@@ -60,7 +60,7 @@ pub(crate) fn lower(mut file: file::File, places: &Places, sink: &mut Sink) -> O
             .map(|(name, stage)| check.stage(&name, stage))
             .collect::<Vec<_>>()
     });
-    let notify = file.notify.into_iter().flat_map(|notifiers| notifiers);
+    let notify = file.notify.into_iter().flatten();
     let notify = notify
         .map(|(name, notifier)| check.notifier(&name, notifier).map(|notifier| (name, notifier)))
         .collect::<Vec<_>>();
