@@ -138,7 +138,7 @@ pub enum Block {
 }
 
 impl Block {
-    /// Creates a text.
+    /// Creates a block of text.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into() }
     }

@@ -259,7 +259,7 @@ fn any_conversation() -> impl Strategy<Value = Vec<Message>> {
             }
             messages.push(answered(blocks));
             messages.append(&mut results);
-            messages.extend(corrections.iter().map(|text| Message::user(text)));
+            messages.extend(corrections.iter().map(Message::user));
         }
         messages
     })

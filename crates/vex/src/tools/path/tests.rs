@@ -365,7 +365,7 @@ fn many_reads_get_each_its_own_result() {
     let calls: Vec<ToolCall> = (0..40)
         .map(|i| {
             bench.put(&format!("f{i}"), format!("text {i}\n"));
-            ToolCall::new(&format!("c{i}"), "read_file", json!({"path": format!("f{i}")}))
+            ToolCall::new(format!("c{i}"), "read_file", json!({"path": format!("f{i}")}))
         })
         .collect();
     let results = bench
