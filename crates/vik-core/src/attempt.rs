@@ -119,6 +119,35 @@ impl Start {
         let previous = self.previous.as_ref();
         self.turn > 1 && self.resume.is_some() && previous.is_some_and(AttemptResult::ended_turn)
     }
+
+    /// Returns the conversation of the attempt, as far as another one can resume it.
+    pub fn conversation(&self, report: &AttemptResult) -> Option<Resume> {
+        // A conversation that is too long for the model stays so.
+        if report.resume_failed || report.failure_class == Some(FailureClass::Context) {
+            return None;
+        }
+        let earlier = self.resume.as_ref();
+        let Some(id) = report.provider_session_id.as_ref() else {
+            // The attempt ended before it reported an id: the conversation it was to resume is still
+            // valid.
+            return earlier.cloned();
+        };
+        let (before, cost_before) = earlier
+            .filter(|earlier| earlier.provider_session_id == *id)
+            .map(|earlier| (earlier.total, earlier.cost))
+            .unwrap_or_default();
+        let cost = report
+            .spend
+            .filter(|_| report.cost_source == CostSource::Reported)
+            .map(|spend| spend.usd)
+            .unwrap_or_default();
+        Some(Resume {
+            attempt_id: self.attempt_id,
+            provider_session_id: id.clone(),
+            total: before.plus(report.usage),
+            cost: cost_before.plus(cost),
+        })
+    }
 }
 
 /// What a person did who had taken an issue over, for the next attempt.

@@ -9,6 +9,7 @@ mod lifetime;
 mod messages;
 mod observe;
 mod park;
+mod park_detail;
 mod question;
 mod rebuild;
 mod retry;

@@ -18,11 +18,11 @@ impl IssueMachine {
         let existing = at
             .map(|at| self.runs.remove(at))
             .filter(|run| run.id == start.run);
-        let began = Now {
+        let start_time = Now {
             wall: since,
             mono: Mono(Duration::ZERO),
         };
-        let mut run = existing.unwrap_or_else(|| Run::new(start.run, start.stage.name.clone(), began));
+        let mut run = existing.unwrap_or_else(|| Run::new(start.run, start.stage.name.clone(), start_time));
         // Earlier attempts may be lost, but their number is known.
         run.attempts = run.attempts.max(start.attempt.saturating_sub(1));
         run.turns = start.turn.saturating_sub(1);

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use super::hand_over::{HandOver, HandOverNext};
 use super::retry::{self, RetryDecision, RetryInput};
-use super::turns::conversation;
 use super::uncounted::InARow;
 use super::{LifetimeUsage, ParkReason, PullNo, RunEvent};
 use crate::approval::{Answer, Request};
@@ -334,7 +333,9 @@ impl Run {
     ) {
         let granted = self.granted_turn(start);
         self.changed |= report.changed == Some(true);
-        let conversation = conversation(start, &report).map(|resume| (start.stage.agent.clone(), resume));
+        let conversation = start
+            .conversation(&report)
+            .map(|resume| (start.stage.agent.clone(), resume));
         (self.conversation, self.finished) = match retry::is_resumable(&report) {
             true => (conversation, None),
             false => (None, conversation),

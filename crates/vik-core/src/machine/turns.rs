@@ -1,9 +1,8 @@
 //! The turns of a conversation: as attempts, and in the process of an active attempt.
 
 use super::{IssueMachine, LifetimeUsage, Phase, Run, RunEvent};
-use crate::attempt::{AttemptResult, Resume, Start};
+use crate::attempt::{AttemptResult, Start};
 use crate::ids::AttemptId;
-use crate::outcome::{CostSource, FailureClass};
 use crate::turn::{EndedTurn, GrantedTurn, TurnOfMax};
 use crate::workflow::Stage;
 
@@ -131,33 +130,4 @@ impl Run {
             _ => start.turn,
         }
     }
-}
-
-/// Returns the conversation of an attempt, as far as another one can resume it.
-pub(super) fn conversation(start: &Start, report: &AttemptResult) -> Option<Resume> {
-    // A conversation that is too long for the model stays so.
-    if report.resume_failed || report.failure_class == Some(FailureClass::Context) {
-        return None;
-    }
-    let earlier = start.resume.as_ref();
-    let Some(id) = report.provider_session_id.as_ref() else {
-        // The attempt ended before it reported an id: the conversation it was to resume is still
-        // valid.
-        return earlier.cloned();
-    };
-    let (before, cost_before) = earlier
-        .filter(|earlier| earlier.provider_session_id == *id)
-        .map(|earlier| (earlier.total, earlier.cost))
-        .unwrap_or_default();
-    let cost = report
-        .spend
-        .filter(|_| report.cost_source == CostSource::Reported)
-        .map(|spend| spend.usd)
-        .unwrap_or_default();
-    Some(Resume {
-        attempt_id: start.attempt_id,
-        provider_session_id: id.clone(),
-        total: before.plus(report.usage),
-        cost: cost_before.plus(cost),
-    })
 }

@@ -14,7 +14,7 @@ use super::http::Http;
 use super::intent::{ScopeConflicts, StageIntent, TrustPolicy};
 use super::question::QuestionPolicy;
 use super::retention::{KeepTime, Retention};
-use super::tracker::StartState;
+use super::tracker::{StartState, shell_quoted};
 use crate::duration::Span;
 use crate::ids::{AgentName, StageName};
 use crate::limits::Limit;
@@ -316,6 +316,14 @@ pub enum SecretSource {
 }
 
 impl Workflow {
+    /// Returns the shell command of a request to `issues.tracker`: a verb and its arguments. `None`
+    /// if the workflow names no tracker.
+    pub fn tracker_command(&self, request: &[&str]) -> Option<String> {
+        let program = self.tracker.as_ref()?.iter().map(String::as_str);
+        let args: Vec<_> = program.chain(request.iter().copied()).map(shell_quoted).collect();
+        Some(args.join(" "))
+    }
+
     /// Returns the stage with this name.
     pub fn stage(&self, name: &StageName) -> Option<&Stage> {
         self.issue.stages.iter().find(|stage| stage.name == *name)

@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Workflow;
-
 /// `start_state`: a state of the stage that shows that an agent works on the issue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartState {
@@ -12,16 +10,6 @@ pub struct StartState {
     pub command: String,
     /// Names of the secrets that are passed to the command.
     pub secrets: Vec<String>,
-}
-
-impl Workflow {
-    /// Returns the shell command of a request to `issues.tracker`: a verb and its arguments. `None`
-    /// if the workflow names no tracker.
-    pub fn tracker_command(&self, request: &[&str]) -> Option<String> {
-        let program = self.tracker.as_ref()?.iter().map(String::as_str);
-        let args: Vec<_> = program.chain(request.iter().copied()).map(shell_quoted).collect();
-        Some(args.join(" "))
-    }
 }
 
 /// Returns an argument of a shell command, quoted if a shell would change it.

@@ -90,7 +90,7 @@ pub fn ran(outcome: Outcome) -> AttemptResult {
     }
 }
 
-/// Ends an attempt.
+/// Reports the end of an attempt to the scheduler.
 pub fn end(scheduler: &mut Scheduler, start: &Start, report: AttemptResult) {
     let (issue, attempt_id) = (id(), start.attempt_id);
     let ended = Input::Ended {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use vik_proc::untrusted;
 
-use crate::git::is_id;
+use crate::git::files::is_id;
 
 /// The size limit of an index. A larger one is not read.
 const MAX_INDEX: u64 = 64 * 1024 * 1024;

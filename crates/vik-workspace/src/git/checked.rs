@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 
-use super::repository::is_id;
+use super::files::is_id;
 use super::run::{check_status, could_not_start, entries, output};
 use super::view::{CHECKED_FOLDER, View};
 use super::{GitError, files};

@@ -289,3 +289,8 @@ pub fn take_over_file(from: &OwnedFd, name: &CStr, to: &Path) -> io::Result<bool
 pub fn canonical(path: &Path) -> Result<PathBuf, GitError> {
     path.canonicalize().map_err(GitError::io("find", path))
 }
+
+/// Returns whether a text has the form of an object id.
+pub fn is_id(text: &str) -> bool {
+    matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}

@@ -20,8 +20,9 @@ mod view;
 use std::io;
 use std::path::{Path, PathBuf};
 
+pub use files::is_id;
 pub use record::{Record, Remote, SavedRecord, local_path, local_settings, read_record, write_record};
-pub use repository::{WorkTree, is_id};
+pub use repository::WorkTree;
 pub use run::output;
 pub use take_record::take_record;
 pub use view::{Tracking, View};

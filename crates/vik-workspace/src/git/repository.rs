@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{GitError, files};
+use super::GitError;
+use super::files::{self, is_id};
 use crate::Workspace;
 
 /// Files with a repository: the workspace of an issue, or a submodule in it.
@@ -271,9 +272,4 @@ pub fn is_ref(name: &str) -> bool {
         && !name
             .bytes()
             .any(|byte| byte.is_ascii_control() || b" ~^:?*[\\".contains(&byte))
-}
-
-/// Returns whether a text has the form of an object id.
-pub fn is_id(text: &str) -> bool {
-    matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }

@@ -5,8 +5,9 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use super::files::is_id;
 use super::record::SavedRecord;
-use super::repository::{RepositoryLocation, WorkTree, is_id};
+use super::repository::{RepositoryLocation, WorkTree};
 use super::run::output;
 use super::view::View;
 use super::{GitError, files};

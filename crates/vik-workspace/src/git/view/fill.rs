@@ -5,9 +5,10 @@ use std::path::Path;
 
 use super::{CHECKED_FOLDER, Tracking, View};
 use crate::fs::{create_private_dir_all, write_private};
+use crate::git::files::is_id;
 use crate::git::files::{self, Takeover};
 use crate::git::record::Record;
-use crate::git::repository::{Head, is_id, is_ref};
+use crate::git::repository::{Head, is_ref};
 use crate::git::{GitError, settings};
 
 /// The hook through which Git LFS sends its files. It is the only hook that runs.
