@@ -123,6 +123,7 @@ impl IssueMachine {
     /// Adapts a stored machine to a new daemon, which has another monotonic clock and counts its
     /// pulls from 1.
     pub fn restored(mut self, now: Now) -> Self {
+        self.runs.shrink_to_fit();
         // Whether the tracker still has the issue will be found out.
         self.present = true;
         for run in &mut self.runs {
@@ -438,6 +439,8 @@ impl IssueMachine {
     fn run_at(&mut self, stage: &StageName, new_run: RunId, now: Now) -> usize {
         let at = self.runs.iter().position(|run| run.stage == *stage);
         at.unwrap_or_else(|| {
+            // Most issues have one run, and a vector reserves room for four.
+            self.runs.reserve_exact(1);
             self.runs.push(Run::new(new_run, stage.clone(), now));
             self.runs.len() - 1
         })
