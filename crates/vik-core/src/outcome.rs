@@ -63,7 +63,7 @@ pub enum FailureClass {
 }
 
 impl Outcome {
-    /// All values.
+    /// All outcomes, in the order of their declaration.
     pub const ALL: &[Self] = Self::VARIANTS;
 
     /// Returns the value with this name in JSON.
