@@ -177,11 +177,13 @@ fn expected(attempts: &[Attempt], overs: &[Over], window: Window) -> ReportView 
     };
     let issues: BTreeSet<u64> = all.iter().map(|one| one.issue()).collect();
     let has_succeeded = |issue: &&u64| {
-        let known: BTreeSet<u64> = attempts
-            .iter()
-            .map(|one| one.run)
-            .filter(|run| run / 2 == **issue)
-            .collect();
+        // In the order in which they are stored.
+        let mut known: Vec<u64> = Vec::new();
+        for run in attempts.iter().map(|one| one.run) {
+            if run / 2 == **issue && !known.contains(&run) {
+                known.push(run);
+            }
+        }
         let over = |run: &u64| {
             overs
                 .get(*run as usize)
@@ -190,7 +192,7 @@ fn expected(attempts: &[Attempt], overs: &[Over], window: Window) -> ReportView 
                 .filter(|(at, _)| *at < window.until())
         };
         let ends: Option<Vec<_>> = known.iter().map(over).collect();
-        // Of equal ones, the last is the greatest.
+        // Of runs that ended at the same time, the one that was stored last counts.
         ends.and_then(|ends| ends.into_iter().max_by_key(|(at, _)| *at))
             .is_some_and(|(_, succeeded)| succeeded)
     };
@@ -311,6 +313,20 @@ fn attempts_are_counted_by_their_start_time() {
     let first = report.series[0];
     assert_eq!((first.started, first.succeeded, first.failed), (2, 1, 1));
     assert_eq!(report.series.last().unwrap().started, 1);
+}
+
+#[test]
+fn of_runs_that_end_together_the_one_stored_last_decides() {
+    for (first, second) in [(10, 11), (11, 10)] {
+        let attempts = [attempt(first, 0, None), attempt(second, 60, None)];
+        let mut overs = vec![None; 12];
+        overs[first as usize] = Some((at(100), false));
+        overs[second as usize] = Some((at(100), true));
+        let (_folder, reader) = ledger(&attempts, &overs);
+        let report = report(Some(&reader), day()).unwrap();
+        assert_eq!(report.issues_succeeded, 1, "{first} before {second}");
+        assert_eq!(report, expected(&attempts, &overs, day()));
+    }
 }
 
 #[test]
