@@ -21,6 +21,7 @@ pub mod config;
 pub mod conversation;
 pub mod events;
 pub mod evidence;
+mod fences;
 mod git;
 pub mod inbox;
 pub mod interrupt;
@@ -30,6 +31,7 @@ pub mod plan;
 pub mod provider;
 pub mod redact;
 pub mod session;
+mod snapshot;
 pub mod tools;
 
 use std::ffi::OsString;

@@ -103,6 +103,7 @@ impl Agent<'_> {
             messages: &messages,
             tools: run.tools.definitions(),
             output_schema: None,
+            temperature: None,
         };
         // The content of this answer is not part of the run, but its arrival shows activity.
         let journal = run.journal;

@@ -111,6 +111,9 @@ impl Agent<'_> {
     /// which makes a model act that only talks.
     pub(super) fn one_call(&self) -> String {
         let form = match self.run.provider.model().tool_calls {
+            ToolCalls::Blocks | ToolCalls::Files => {
+                return "Answer with files in fences, each below its path, or with a command in a fence marked sh.".to_owned();
+            }
             ToolCalls::Native => "<tool_call>\n{\"name\": \"…\", \"arguments\": {…}}\n</tool_call>",
             ToolCalls::Text => "{\"name\": \"…\", \"arguments\": {…}}",
         };

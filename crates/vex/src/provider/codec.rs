@@ -20,8 +20,8 @@ impl Protocol {
     pub fn body(self, request: &Request<'_>, settings: &ModelSettings) -> Vec<u8> {
         match settings.tool_calls {
             ToolCalls::Native => self.native_body(request, settings),
-            ToolCalls::Text => {
-                let spoken = TextRequest::of(request);
+            form @ (ToolCalls::Text | ToolCalls::Blocks | ToolCalls::Files) => {
+                let spoken = TextRequest::of(request, form);
                 self.native_body(&spoken.request(request), settings)
             }
         }

@@ -33,6 +33,8 @@ pub struct Request<'a> {
     pub tools: &'a [ToolDefinition],
     /// The JSON Schema of the final answer, for providers that support it.
     pub output_schema: Option<&'a Value>,
+    /// The temperature, if it differs from that of the settings or the provider.
+    pub temperature: Option<f32>,
 }
 
 /// Progress of a streaming answer.

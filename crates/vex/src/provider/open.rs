@@ -3,7 +3,7 @@
 use super::ProviderError;
 use super::catalog::{self, Endpoint, Env};
 use super::http::{HttpProvider, HttpSettings, ListedModel, list_models};
-use super::protocol::{ModelSettings, Protocol};
+use super::protocol::{ModelSettings, Protocol, ToolCalls};
 use crate::config::Settings;
 use crate::interrupt::Interrupt;
 
@@ -51,7 +51,7 @@ pub fn http_settings(
         max_output_tokens: own.max_output_tokens.or(asked),
         effort: settings.effort,
         thinking_budget: own.thinking_budget,
-        tool_calls: own.tool_calls,
+        tool_calls: own.tool_calls.unwrap_or_else(|| ToolCalls::of_model(&model)),
         structured_output: settings.output_schema.is_some() && !endpoint.is_local(),
         cache: true,
         cache_key: session.map(str::to_owned),

@@ -27,8 +27,8 @@ pub struct ModelConfig {
     pub output: Option<f64>,
     /// The maximum number of thinking tokens, for models of the protocol messages that accept a budget.
     pub thinking_budget: Option<u32>,
-    /// How the model calls tools.
-    pub tool_calls: ToolCalls,
+    /// How the model calls tools; default: by the size in its name.
+    pub tool_calls: Option<ToolCalls>,
     /// Additional fields of each request, with the names of the provider.
     pub extra: serde_json::Map<String, serde_json::Value>,
 }

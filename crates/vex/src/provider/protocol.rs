@@ -102,8 +102,46 @@ pub enum ToolCalls {
     /// In the form of the protocol.
     #[default]
     Native,
-    /// As text, for small models and for servers without support for tools.
+    /// As JSON in its text, for servers without support for tools.
     Text,
+    /// As search/replace blocks and commands in fences, for small models.
+    Blocks,
+    /// As whole files and commands in fences, for the smallest models.
+    Files,
+}
+
+impl ToolCalls {
+    /// Returns whether the model writes changes in fences.
+    pub fn in_fences(self) -> bool {
+        matches!(self, Self::Blocks | Self::Files)
+    }
+
+    /// Returns the form that suits a model whose name gives its size, such as `qwen2.5-coder:1.5b`:
+    /// whole files below ten billion parameters, the form of the protocol for all others.
+    pub fn of_model(name: &str) -> Self {
+        match parameters(name) {
+            Some(billions) if billions < 10.0 => Self::Files,
+            _ => Self::Native,
+        }
+    }
+}
+
+/// Returns the largest number of parameters that a name gives (`7b`, `0.5B`, `270m`), in billions.
+pub(crate) fn parameters(name: &str) -> Option<f64> {
+    let words = name.split(|c: char| !(c.is_ascii_alphanumeric() || c == '.'));
+    let size = |word: &str| {
+        let (number, unit) = word.split_at_checked(word.len().checked_sub(1)?)?;
+        let number: f64 = number
+            .parse()
+            .ok()
+            .filter(|_| number.starts_with(|c: char| c.is_ascii_digit()))?;
+        match unit {
+            "b" | "B" => Some(number),
+            "m" | "M" => Some(number / 1000.0),
+            _ => None,
+        }
+    };
+    words.filter_map(size).max_by(f64::total_cmp)
 }
 
 /// What a request specifies about the model; identical in each request of a session.
@@ -137,6 +175,30 @@ impl ModelSettings {
         Self {
             model: model.into(),
             ..Self::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_models_are_known_by_their_names() {
+        for (name, form) in [
+            ("qwen2.5-coder-1.5b", ToolCalls::Files),
+            ("qwen2.5-coder:7b-instruct-q4_K_M", ToolCalls::Files),
+            ("Qwen/Qwen2.5-Coder-0.5B-Instruct", ToolCalls::Files),
+            ("gemma3:270m", ToolCalls::Files),
+            ("qwen2.5-coder:32b", ToolCalls::Native),
+            ("qwen3-coder-30b-a3b", ToolCalls::Native),
+            ("llama-4-scout-17b-16e", ToolCalls::Native),
+            ("claude-sonnet-5-5", ToolCalls::Native),
+            ("gpt-6.2-sol", ToolCalls::Native),
+            ("b", ToolCalls::Native),
+            ("1.2.3b", ToolCalls::Native),
+        ] {
+            assert_eq!(ToolCalls::of_model(name), form, "{name}");
         }
     }
 }

@@ -1,14 +1,16 @@
 //! Tool calls as text, for models without native tool calls: the system prompt describes the tools,
-//! calls are JSON in the text of an answer, and results are messages of the user. The answers are
-//! read like any call written as text ([`tool_call_repair`]).
+//! calls are JSON or fences in the text of an answer, and results are messages of the user. JSON is
+//! read like any call written as text ([`tool_call_repair`]), a fence by [`fences`].
 
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
 use super::Request;
+use super::protocol::ToolCalls;
 use super::request::{arguments, output};
 use crate::conversation::{Block, Message, ToolCall, ToolResult, Turn};
+use crate::fences;
 use crate::tools::{Need, ToolDefinition};
 
 pub(crate) struct TextRequest {
@@ -19,7 +21,7 @@ pub(crate) struct TextRequest {
 impl TextRequest {
     /// Converts the conversation to one without tools. Each message depends only on earlier ones,
     /// so each request still extends the previous one.
-    pub(crate) fn of(request: &Request<'_>) -> Self {
+    pub(crate) fn of(request: &Request<'_>, form: ToolCalls) -> Self {
         let mut messages = Vec::with_capacity(request.messages.len());
         let mut calls: &[Block] = &[];
         for (at, message) in request.messages.iter().enumerate() {
@@ -27,7 +29,7 @@ impl TextRequest {
                 Message::User { .. } => message.clone(),
                 Message::Assistant(turn) => {
                     calls = &turn.blocks;
-                    Message::Assistant(turn_as_text(turn))
+                    Message::Assistant(turn_as_text(turn, form))
                 }
                 Message::Tool(result) => {
                     let is_last = !matches!(request.messages.get(at + 1), Some(Message::Tool(_)));
@@ -36,7 +38,11 @@ impl TextRequest {
             });
         }
         Self {
-            system: format!("{}\n\n{}", request.system.trim_end(), catalogue(request.tools)),
+            system: format!(
+                "{}\n\n{}",
+                request.system.trim_end(),
+                description(request.tools, form)
+            ),
             messages,
         }
     }
@@ -48,19 +54,25 @@ impl TextRequest {
             messages: &self.messages,
             tools: &[],
             output_schema: of.output_schema,
+            temperature: of.temperature,
         }
     }
 }
 
 /// Returns a call in the form that the model is to write.
-fn call_as_text(call: &ToolCall) -> String {
+fn call_as_text(call: &ToolCall, form: ToolCalls) -> String {
+    let written = fences::written(call).filter(|_| form.in_fences());
+    written.unwrap_or_else(|| json_call(call))
+}
+
+fn json_call(call: &ToolCall) -> String {
     json!({"name": call.tool, "arguments": arguments(&call.input)}).to_string()
 }
 
-fn turn_as_text(turn: &Turn) -> Turn {
+fn turn_as_text(turn: &Turn, form: ToolCalls) -> Turn {
     let parts = turn.blocks.iter().filter_map(|block| match block {
         Block::Text { text } if !text.trim().is_empty() => Some(text.trim().to_owned()),
-        Block::ToolCall(call) => Some(call_as_text(call)),
+        Block::ToolCall(call) => Some(call_as_text(call, form)),
         _ => None,
     });
     let text = parts.collect::<Vec<_>>().join("\n");
@@ -89,6 +101,15 @@ fn result_text(result: &ToolResult, calls: &[Block], tools: &[ToolDefinition], i
         });
     }
     text
+}
+
+/// Describes how the model changes files and runs commands.
+fn description(tools: &[ToolDefinition], form: ToolCalls) -> String {
+    match form {
+        ToolCalls::Native | ToolCalls::Text => catalogue(tools),
+        ToolCalls::Blocks => fences::description(false).to_owned(),
+        ToolCalls::Files => fences::description(true).to_owned(),
+    }
 }
 
 /// Describes the tools with their required arguments; optional ones only confuse a weak model.
@@ -177,8 +198,9 @@ mod tests {
             messages: &messages,
             tools: &tools.definitions()[..6],
             output_schema: None,
+            temperature: None,
         };
-        let as_text = TextRequest::of(&request);
+        let as_text = TextRequest::of(&request, ToolCalls::Text);
         let mut shown = as_text.system.clone();
         for message in &as_text.messages {
             shown += &match message {
@@ -190,10 +212,13 @@ mod tests {
         insta::assert_snapshot!(shown);
         assert!(as_text.request(&request).tools.is_empty());
         for cut in 1..messages.len() {
-            let earlier = TextRequest::of(&Request {
-                messages: &messages[..cut],
-                ..request
-            });
+            let earlier = TextRequest::of(
+                &Request {
+                    messages: &messages[..cut],
+                    ..request
+                },
+                ToolCalls::Text,
+            );
             let continues = matches!(messages[cut], Message::Tool(_));
             // No question is asked while results are missing.
             if !continues {

@@ -1,6 +1,7 @@
 //! Tools. Each is a type in a file of its own (`tool::Tool`); every call takes the same path
 //! (`path`).
 
+mod attachments;
 mod command;
 mod definition;
 mod fetch;
@@ -45,6 +46,9 @@ pub use policy::Policy;
 pub use root::{Root, RootError};
 pub use rules::{Rule, RuleError, Rules, ToolName};
 
+pub(crate) use attachments::Attachments;
+pub(crate) use command::RunCommand;
+pub(crate) use files::{EditFile, WriteFile};
 pub(crate) use output::{RunOutcome, ToolError, WriteOutcome};
 pub(crate) use subject::Subject;
 pub(crate) use tool::{Entry, Tool, ToolContext};
@@ -66,10 +70,10 @@ fn entries() -> Vec<(Entry, ToolDefinition)> {
         Entry::of::<files::ListDir>(),
         Entry::of::<glob::GlobFiles>(),
         Entry::of::<search::SearchFiles>(),
-        Entry::of::<files::WriteFile>(),
-        Entry::of::<files::EditFile>(),
+        Entry::of::<WriteFile>(),
+        Entry::of::<EditFile>(),
         Entry::of::<patch::ApplyPatch>(),
-        Entry::of::<command::RunCommand>(),
+        Entry::of::<RunCommand>(),
         Entry::of::<command::CommandOutput>(),
         Entry::of::<git::GitStatus>(),
         Entry::of::<git::GitDiff>(),
@@ -165,6 +169,10 @@ impl Toolbox {
     /// Returns the definitions for the model.
     pub fn definitions(&self) -> &[ToolDefinition] {
         &self.definitions
+    }
+
+    pub fn permission(&self) -> Permission {
+        self.policy.permission
     }
 
     pub fn root(&self) -> &Root {

@@ -138,6 +138,7 @@ pub fn ask_with(protocol: Protocol, script: Value, change: impl FnOnce(&mut Http
         messages: &messages,
         tools: &tools,
         output_schema: None,
+        temperature: None,
     };
     let result = provider.turn(
         request,

@@ -131,6 +131,9 @@ fn answer<'a>(turn: &'a Turn, answered: impl Fn(&str) -> bool) -> Message<'a> {
 fn set_fields(body: &mut Body<'_>, request: &Request<'_>, settings: &ModelSettings) {
     body.set("model", &settings.model);
     body.set("stream", &true);
+    if let Some(temperature) = request.temperature {
+        body.set("temperature", &temperature);
+    }
     body.set("stream_options", &json!({"include_usage": true}));
     if let Some(max) = settings.max_output_tokens {
         body.set("max_tokens", &max);

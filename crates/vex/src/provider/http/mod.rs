@@ -23,7 +23,7 @@ use self::pieces::Pieces;
 use self::retry::{Decision, Tries};
 use super::catalog::Endpoint;
 use super::prices::{self, Facts, ModelConfig};
-use super::protocol::ModelSettings;
+use super::protocol::{ModelSettings, ToolCalls};
 use super::stream::AnswerReader;
 use super::{ModelInfo, Progress, Provider, ProviderError, Request};
 use crate::conversation::Turn;
@@ -197,7 +197,9 @@ impl RequestRunner {
                 Decision::Fallback => {
                     self.model.model = self.fallback_model.take().unwrap_or_default();
                     let own = self.models.get(&self.model.model);
-                    self.model.tool_calls = own.map(|own| own.tool_calls).unwrap_or_default();
+                    self.model.tool_calls = own
+                        .and_then(|own| own.tool_calls)
+                        .unwrap_or_else(|| ToolCalls::of_model(&self.model.model));
                     self.load_model_info();
                     progress(Progress::Fallback {
                         model: &self.info.model,

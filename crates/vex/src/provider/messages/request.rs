@@ -145,6 +145,9 @@ fn set_fields(body: &mut Body<'_>, request: &Request<'_>, settings: &ModelSettin
     body.set("model", &settings.model);
     body.set("max_tokens", &max_tokens);
     body.set("stream", &true);
+    if let Some(temperature) = request.temperature {
+        body.set("temperature", &temperature);
+    }
     let mark = settings.cache.then(|| json!({"type": "ephemeral"}));
     if let Some(mark) = &mark {
         // The provider itself moves this mark to the last block: no byte of the conversation

@@ -26,6 +26,7 @@ fn bytes(protocol: Protocol, settings: &ModelSettings, messages: &[Message]) -> 
         messages,
         tools: &tools,
         output_schema: None,
+        temperature: None,
     };
     protocol.body(&request, settings)
 }

@@ -114,6 +114,9 @@ fn answer<'a>(turn: &'a Turn, answered: impl Fn(&str) -> bool) -> Vec<Item<'a>> 
 fn set_fields(body: &mut Body<'_>, request: &Request<'_>, settings: &ModelSettings) {
     body.set("model", &settings.model);
     body.set("stream", &true);
+    if let Some(temperature) = request.temperature {
+        body.set("temperature", &temperature);
+    }
     // Nothing is stored at the provider; encrypted reasoning is returned and sent with the next
     // request.
     body.set("store", &false);

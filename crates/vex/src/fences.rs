@@ -1,0 +1,395 @@
+//! Changes and commands that a model writes in fences: whole files, search/replace blocks and shell
+//! commands. Small models write these better than the JSON of tool calls.
+//!
+//! An answer is read into calls of the ordinary tools, which are permitted, run and recorded like
+//! all others. Text that cannot be a change with certainty stays text.
+
+use std::path::{Component, Path};
+
+use serde_json::{Value, json};
+
+use crate::conversation::{Block, StopReason, ToolCall, Turn};
+use crate::tools::{EditFile, RunCommand, Tool as _, WriteFile};
+
+/// The maximum length of a line that is taken for a path, in bytes.
+const MAX_PATH: usize = 200;
+
+const SEARCH: &str = "<<<<<<< SEARCH";
+const DIVIDER: &str = "=======";
+const REPLACE: &str = ">>>>>>> REPLACE";
+
+/// Words before the path of a file in the line above a fence.
+const LABELS: [&str; 7] = [
+    "file:",
+    "path:",
+    "filename:",
+    "update",
+    "create",
+    "edit",
+    "change",
+];
+
+/// Marks of a fence with commands.
+const SHELLS: [&str; 6] = ["sh", "bash", "shell", "console", "zsh", "shell-session"];
+
+/// Describes the form of an answer to the model.
+pub(crate) fn description(whole_files: bool) -> &'static str {
+    if whole_files { WHOLE_FILES } else { BLOCKS }
+}
+
+const WHOLE_FILES: &str = "\
+To create or change a file, write its path on a line of its own, and after it its whole new content in a fence:
+
+path/to/file
+```
+all lines of the file
+```
+
+To run a command, such as to move or delete a file, write it in a fence marked sh:
+
+```sh
+mv old.txt new.txt
+```
+
+Say in one sentence what is to be changed, then write all files and commands that the task needs.
+";
+
+const BLOCKS: &str = "\
+To change a file, write its path on a line of its own, and after it a fence with the lines to find, exactly as in the file, and \
+the lines that replace them:
+
+path/to/file
+```
+<<<<<<< SEARCH
+old lines
+=======
+new lines
+>>>>>>> REPLACE
+```
+
+To create a file, write its path and its whole content in a fence. To run a command, such as to move or delete a file, write it \
+in a fence marked sh:
+
+```sh
+mv old.txt new.txt
+```
+
+Say in one sentence what is to be changed, then write all blocks and commands that the task needs.
+";
+
+/// A part of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part<'a> {
+    Text(&'a str),
+    Write {
+        path: &'a str,
+        content: &'a str,
+    },
+    Edit {
+        path: &'a str,
+        old: &'a str,
+        new: &'a str,
+    },
+    Command(&'a str),
+}
+
+/// Replaces the fences in the text of an answer by calls, if it contains no other calls. `only_file`
+/// is the path that a fence without a path belongs to; `number` makes the ids of the calls unique.
+pub(crate) fn read(mut turn: Turn, only_file: Option<&str>, number: u32) -> Turn {
+    if turn.tool_calls().next().is_some() || turn.stop == StopReason::Refusal {
+        return turn;
+    }
+    let mut blocks = Vec::with_capacity(turn.blocks.len());
+    let mut count = 0;
+    for block in turn.blocks {
+        let Block::Text { text } = &block else {
+            blocks.push(block);
+            continue;
+        };
+        for part in parts(text, only_file, turn.stop == StopReason::MaxTokens) {
+            let (tool, input) = match part {
+                Part::Text(text) => {
+                    if !text.trim().is_empty() {
+                        blocks.push(Block::text(text));
+                    }
+                    continue;
+                }
+                Part::Write { path, content } => (WriteFile::NAME, json!({"path": path, "content": content})),
+                Part::Edit { path, old, new } => {
+                    (EditFile::NAME, json!({"path": path, "old": old, "new": new}))
+                }
+                Part::Command(line) => (RunCommand::NAME, json!({"command": line.trim()})),
+            };
+            count += 1;
+            let call = ToolCall::new(format!("fence_{number}_{count}"), tool, input);
+            blocks.push(Block::ToolCall(call));
+        }
+    }
+    if count > 0 && turn.stop != StopReason::MaxTokens {
+        turn.stop = StopReason::ToolUse;
+    }
+    turn.blocks = blocks;
+    turn
+}
+
+/// Returns a call in the form that the model is to write, if it has one.
+pub(crate) fn written(call: &ToolCall) -> Option<String> {
+    let input = call.input.json()?;
+    let text = |key: &str| input.get(key).and_then(Value::as_str);
+    match call.tool.as_str() {
+        WriteFile::NAME => Some(format!("{}\n{}", text("path")?, fenced("", text("content")?))),
+        EditFile::NAME => {
+            let (old, new) = (text("old")?, text("new")?);
+            let block = format!("{SEARCH}\n{}{DIVIDER}\n{}{REPLACE}\n", lines(old), lines(new));
+            Some(format!("{}\n{}", text("path")?, fenced("", &block)))
+        }
+        RunCommand::NAME => Some(fenced("sh", text("command")?)),
+        _ => None,
+    }
+}
+
+/// Returns a text in a fence that is longer than every fence in it.
+pub(crate) fn fenced(mark: &str, text: &str) -> String {
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest.max(2) + 1);
+    format!("{fence}{mark}\n{}{fence}", lines(text))
+}
+
+/// Returns a text that ends with a line end, if it is not empty.
+fn lines(text: &str) -> String {
+    let end = if text.is_empty() || text.ends_with('\n') {
+        ""
+    } else {
+        "\n"
+    };
+    format!("{text}{end}")
+}
+
+/// Splits an answer into its parts. The last fence of an answer that was cut off is dropped: half a
+/// file must not replace a whole one.
+fn parts<'a>(text: &'a str, only_file: Option<&'a str>, is_cut: bool) -> Vec<Part<'a>> {
+    let mut parts = Vec::new();
+    let mut text_from = 0;
+    let mut at = 0;
+    while let Some(fence) = Fence::find(text, at) {
+        at = fence.end;
+        if is_cut && fence.end == text.len() {
+            break;
+        }
+        let before = &text[text_from..fence.start];
+        let Some(found) = fence.changes(before, only_file) else {
+            continue;
+        };
+        parts.push(Part::Text(without_path_line(before, &found)));
+        parts.extend(found);
+        text_from = fence.end;
+    }
+    parts.push(Part::Text(&text[text_from..]));
+    parts
+}
+
+/// Returns the text before a fence without the line that names the file of the fence.
+fn without_path_line<'a>(before: &'a str, found: &[Part<'_>]) -> &'a str {
+    let path = found.iter().find_map(|part| match part {
+        Part::Write { path, .. } | Part::Edit { path, .. } => Some(*path),
+        _ => None,
+    });
+    let trimmed = before.trim_end();
+    let line = trimmed.lines().next_back().unwrap_or_default();
+    match path {
+        Some(path) if line.contains(path) && path_of(line).is_some() => {
+            trimmed[..trimmed.len() - line.len()].trim_end()
+        }
+        _ => trimmed,
+    }
+}
+
+/// A fence with its content.
+struct Fence<'a> {
+    /// The start of its first line.
+    start: usize,
+    /// The end of its last line.
+    end: usize,
+    /// What follows the opening marks.
+    info: &'a str,
+    content: &'a str,
+}
+
+impl<'a> Fence<'a> {
+    /// Finds the first fence after a position. A fence that is never closed ends with the text.
+    fn find(text: &'a str, from: usize) -> Option<Self> {
+        let mut start = from;
+        let (marks, info, content) = loop {
+            let line = text.get(start..)?.split_inclusive('\n').next()?;
+            let next = start + line.len();
+            if let Some((marks, info)) = opening(line) {
+                break (marks, info, next);
+            }
+            start = next;
+        };
+        let mut at = content;
+        for line in text[content..].split_inclusive('\n') {
+            let trimmed = line.trim_end();
+            if trimmed.len() >= marks && trimmed.bytes().all(|byte| byte == text.as_bytes()[start]) {
+                let end = at + line.len();
+                let content = &text[content..at];
+                return Some(Self {
+                    start,
+                    end,
+                    info,
+                    content,
+                });
+            }
+            at += line.len();
+        }
+        let (end, content) = (text.len(), &text[content..]);
+        Some(Self {
+            start,
+            end,
+            info,
+            content,
+        })
+    }
+
+    /// Returns the changes or the command in the fence, if it is certain what it is.
+    fn changes(&self, before: &'a str, only_file: Option<&'a str>) -> Option<Vec<Part<'a>>> {
+        let mark = self.info.split_whitespace().next().unwrap_or_default();
+        let above = before.trim_end().lines().next_back().unwrap_or_default();
+        let (named, content) = match path_of(above).or_else(|| path_of_info(self.info)) {
+            Some(path) => (Some(path), self.content),
+            None => match path_in_comment(self.content) {
+                Some((path, content)) => (Some(path), content),
+                None => (None, self.content),
+            },
+        };
+        if SHELLS.contains(&mark) && !named.is_some_and(is_script) {
+            return (!content.trim().is_empty()).then(|| vec![Part::Command(self.content)]);
+        }
+        let path = named.or(only_file.filter(|_| !mark.is_empty()))?;
+        if content.contains(SEARCH) {
+            return edits(path, content);
+        }
+        Some(vec![Part::Write { path, content }])
+    }
+}
+
+/// Returns the number of marks of an opening fence, and what follows them.
+fn opening(line: &str) -> Option<(usize, &str)> {
+    let line = line.trim_end();
+    let mark = line.chars().next().filter(|c| matches!(c, '`' | '~'))?;
+    let info = line.trim_start_matches(mark);
+    let marks = line.len() - info.len();
+    (marks >= 3 && !info.contains('`')).then_some((marks, info.trim()))
+}
+
+fn is_script(path: &str) -> bool {
+    Path::new(path)
+        .extension()
+        .is_some_and(|end| end == "sh" || end == "bash")
+}
+
+/// Reads the search/replace blocks of a fence; `None` if one is not complete.
+fn edits<'a>(path: &'a str, content: &'a str) -> Option<Vec<Part<'a>>> {
+    let mut found = Vec::new();
+    let mut left = content;
+    while let Some(at) = line_start(left, SEARCH) {
+        let block = &left[at..];
+        let old_from = block.find('\n')? + 1;
+        let divider = old_from + line_start(&block[old_from..], DIVIDER)?;
+        let new_from = divider + block[divider..].find('\n')? + 1;
+        let end = new_from + line_start(&block[new_from..], REPLACE)?;
+        let (old, new) = (&block[old_from..divider], &block[new_from..end]);
+        found.push(if old.trim().is_empty() {
+            Part::Write { path, content: new }
+        } else {
+            Part::Edit { path, old, new }
+        });
+        left = &block[end..];
+        left = left.find('\n').map_or("", |next| &left[next..]);
+    }
+    (!found.is_empty()).then_some(found)
+}
+
+/// Returns the start of the first line that starts with `mark`.
+fn line_start(text: &str, mark: &str) -> Option<usize> {
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        if line.starts_with(mark) {
+            return Some(at);
+        }
+        at += line.len();
+    }
+    None
+}
+
+/// Returns the path in the line above a fence: the line is a path, or ends with one in backticks.
+fn path_of(line: &str) -> Option<&str> {
+    let line = line.trim().trim_end_matches(':').trim_matches(['*', '#', ' ']);
+    let line = line.trim_end_matches(':');
+    if let Some((_, quoted)) = line.strip_suffix('`').and_then(|line| line.rsplit_once('`')) {
+        return Some(quoted).filter(|path| is_path(path));
+    }
+    let lower = line.to_ascii_lowercase();
+    let label = LABELS.iter().find(|label| lower.starts_with(**label));
+    let path = label
+        .map_or(line, |label| &line[label.len()..])
+        .trim()
+        .trim_matches(['*', '"', '\'']);
+    is_path(path).then_some(path)
+}
+
+/// Returns the path in the first line of a fence: "```python name.py", "```name.py".
+fn path_of_info(info: &str) -> Option<&str> {
+    let last = info.split_whitespace().next_back()?;
+    let path = last
+        .rsplit_once([':', '='])
+        .map_or(last, |(_, path)| path)
+        .trim_matches('"');
+    is_path(path).then_some(path)
+}
+
+/// Returns the path in a comment that is the first line of a content, and the content after it.
+fn path_in_comment(content: &str) -> Option<(&str, &str)> {
+    let (first, after) = content.split_once('\n')?;
+    let comment = ["# ", "// ", "<!-- ", "; ", "-- "]
+        .iter()
+        .find_map(|mark| first.strip_prefix(mark))?;
+    let path = comment.trim_end_matches("-->").trim();
+    (is_path(path) && path.contains(['.', '/'])).then_some((path, after))
+}
+
+/// Returns whether a text is certainly the path of a file below the workspace: a name with an
+/// extension, a hidden file, or a well-known name.
+fn is_path(text: &str) -> bool {
+    let is_plain = |c: char| c.is_alphanumeric() || "._-+@/".contains(c);
+    if text.is_empty() || text.len() > MAX_PATH || !text.chars().all(is_plain) {
+        return false;
+    }
+    let path = Path::new(text);
+    if !path
+        .components()
+        .all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
+        || text.ends_with('/')
+    {
+        return false;
+    }
+    let name = path
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or_default();
+    let known = [
+        "Makefile",
+        "Dockerfile",
+        "Justfile",
+        "LICENSE",
+        "README",
+        "Gemfile",
+    ];
+    let has_extension = name
+        .rsplit_once('.')
+        .is_some_and(|(_, end)| (1..=12).contains(&end.len()) && end.contains(|c: char| c.is_alphabetic()));
+    has_extension || known.contains(&name) || text.contains('/')
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,167 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn calls(text: &str, only_file: Option<&str>) -> Vec<String> {
+    let turn = Turn {
+        blocks: vec![Block::text(text)],
+        ..Turn::default()
+    };
+    let read = read(turn, only_file, 3);
+    let has_calls = read.tool_calls().next().is_some();
+    assert_eq!(read.stop == StopReason::ToolUse, has_calls);
+    read.blocks
+        .iter()
+        .map(|block| match block {
+            Block::Text { text } => format!("text {text:?}"),
+            Block::ToolCall(call) => format!("{} {} {}", call.call_id, call.tool, call.input.json().unwrap()),
+            other => panic!("{other:?}"),
+        })
+        .collect()
+}
+
+#[test]
+fn whole_files_and_commands_become_calls() {
+    let text = "I fix the sign.\n\ncalc.py\n```python\ndef add(a, b):\n    return a + b\n```\n\nThen it moves:\n```sh\nmv a b\n```\n";
+    assert_eq!(
+        calls(text, None),
+        [
+            "text \"I fix the sign.\"",
+            r#"fence_3_1 write_file {"path":"calc.py","content":"def add(a, b):\n    return a + b\n"}"#,
+            "text \"\\nThen it moves:\"",
+            r#"fence_3_2 run_command {"command":"mv a b"}"#,
+        ]
+    );
+}
+
+#[test]
+fn path_is_found_where_models_write_it() {
+    let path = |text: &str| {
+        let text = text.replace("FENCE", "```\nx\n```");
+        calls(&text, None)
+            .iter()
+            .any(|call| call.contains(r#""path":"lib/a.py""#))
+    };
+    for text in [
+        "lib/a.py\nFENCE",
+        "`lib/a.py`:\n\nFENCE",
+        "**lib/a.py**\nFENCE",
+        "### lib/a.py\nFENCE",
+        "File: lib/a.py\nFENCE",
+        "Here is the new content of `lib/a.py`:\nFENCE",
+        "Update lib/a.py:\nFENCE",
+        "```python lib/a.py\nx\n```",
+        "```lib/a.py\nx\n```",
+        "```python:lib/a.py\nx\n```",
+        "```python\n# lib/a.py\nx\n```",
+        "~~~\n# lib/a.py\nx\n~~~",
+    ] {
+        assert!(path(text), "{text}");
+    }
+    for text in [
+        "It prints:\nFENCE",
+        "Read /etc/lib/a.py\nFENCE",
+        "../lib/a.py\nFENCE",
+        "In lib/a.py there is a mistake that looks so\nFENCE",
+    ] {
+        assert!(!path(text), "{text}");
+    }
+}
+
+#[test]
+fn fence_without_a_path_belongs_to_the_only_file() {
+    let text = "```python\nx = 1\n```";
+    assert!(calls(text, None)[0].starts_with("text"));
+    assert_eq!(
+        calls(text, Some("x.py")),
+        [r#"fence_3_1 write_file {"path":"x.py","content":"x = 1\n"}"#]
+    );
+    assert!(calls("It prints\n```\n1\n```", Some("x.py"))[0].starts_with("text"));
+}
+
+#[test]
+fn search_and_replace_blocks_become_edits() {
+    let text = "a.py\n```\n<<<<<<< SEARCH\none\n=======\ntwo\n>>>>>>> REPLACE\n\n<<<<<<< SEARCH\nthree\n=======\n>>>>>>> REPLACE\n```\n";
+    assert_eq!(
+        calls(text, None),
+        [
+            r#"fence_3_1 edit_file {"path":"a.py","old":"one\n","new":"two\n"}"#,
+            r#"fence_3_2 edit_file {"path":"a.py","old":"three\n","new":""}"#,
+        ]
+    );
+    let open = "a.py\n```\n<<<<<<< SEARCH\none\n=======\ntwo\n```\n";
+    assert!(calls(open, None)[0].starts_with("text"), "a block without an end");
+}
+
+#[test]
+fn shell_script_is_a_file_if_it_has_a_path() {
+    assert!(calls("count.sh\n```sh\nwc -l \"$1\"\n```", None)[0].contains("write_file"));
+    assert!(calls("```sh\nsh count.sh\n```", None)[0].contains("run_command"));
+    assert!(calls("Run it:\n```bash\nsh count.sh\n```", None)[1].contains("run_command"));
+}
+
+#[test]
+fn longer_fence_contains_shorter_ones() {
+    let text = "README.md\n````\nUse:\n```sh\nrm -rf x\n```\n````\n";
+    assert_eq!(
+        calls(text, None),
+        [r#"fence_3_1 write_file {"path":"README.md","content":"Use:\n```sh\nrm -rf x\n```\n"}"#]
+    );
+}
+
+#[test]
+fn answer_that_was_cut_off_changes_no_file_by_half() {
+    let turn = Turn {
+        blocks: vec![Block::text("a.py\n```\none\n```\nb.py\n```\ntwo\nthr")],
+        stop: StopReason::MaxTokens,
+        ..Turn::default()
+    };
+    let read = read(turn, None, 1);
+    assert_eq!(read.tool_calls().count(), 1);
+    assert_eq!(read.stop, StopReason::MaxTokens);
+}
+
+#[test]
+fn answer_with_a_call_of_the_protocol_is_unchanged() {
+    let turn = Turn {
+        blocks: vec![
+            Block::text("a.py\n```\none\n```"),
+            Block::ToolCall(ToolCall::new("1", "list_dir", json!({}))),
+        ],
+        ..Turn::default()
+    };
+    assert_eq!(read(turn.clone(), None, 1), turn);
+}
+
+#[test]
+fn written_calls_are_read_as_the_same_calls() {
+    for (tool, input) in [
+        (
+            WriteFile::NAME,
+            json!({"path": "a/b.md", "content": "x\n```\ny\n```\n"}),
+        ),
+        (
+            EditFile::NAME,
+            json!({"path": "a.py", "old": "one\n", "new": "two\n"}),
+        ),
+        (RunCommand::NAME, json!({"command": "ls -l"})),
+    ] {
+        let text = written(&ToolCall::new("1", tool, input.clone())).unwrap();
+        assert_eq!(calls(&text, None), [format!("fence_3_1 {tool} {input}")]);
+    }
+    assert_eq!(
+        written(&ToolCall::new("1", "read_file", json!({"path": "a"}))),
+        None
+    );
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_read_without_loss_of_order(text in "([a-z.#`~ \n]|```|a\\.py\n|<<<<<<< SEARCH\n|=======\n|>>>>>>> REPLACE\n){0,60}", cut: bool) {
+        for part in parts(&text, Some("only.py"), cut) {
+            if let Part::Write { path, .. } | Part::Edit { path, .. } = part {
+                prop_assert!(is_path(path));
+            }
+        }
+    }
+}
