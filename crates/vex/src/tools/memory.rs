@@ -34,6 +34,11 @@ impl FileMemory {
         self.known().insert(resolved.to_owned(), digest);
     }
 
+    /// Forgets all files.
+    pub(crate) fn clear(&self) {
+        self.known().clear();
+    }
+
     /// Forgets a removed file.
     pub(crate) fn forget(&self, resolved: &Path) {
         self.known().remove(resolved);

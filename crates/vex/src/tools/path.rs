@@ -141,7 +141,12 @@ impl Toolbox {
     }
 
     /// Decides about a tool and its subject: a deny wins over an allow, an allow over the profile.
-    fn judge(&self, tool: &str, need: Need, subject: impl FnOnce() -> Subject) -> Result<(), Refusal> {
+    pub(super) fn judge(
+        &self,
+        tool: &str,
+        need: Need,
+        subject: impl FnOnce() -> Subject,
+    ) -> Result<(), Refusal> {
         let policy = &self.policy;
         match policy.rules.judge(tool, subject, &self.root) {
             Ruling::Denied(refusal) => Err(refusal),
