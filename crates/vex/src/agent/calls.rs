@@ -3,12 +3,15 @@
 use std::ops::ControlFlow;
 
 use super::loop_detector::{Effect, TurnAction};
-use super::{Agent, Ending, log_failure};
+use super::{Agent, AnswerEffect, Ending, log_failure};
 use crate::conversation::{Message, ToolCall, ToolResult};
 use crate::events::ExitReason;
 use crate::session::Entry;
 use crate::tools::UpdatePlan;
 use crate::tools::{Need, Tool, Toolbox};
+
+/// The exit code of a shell that does not find a program.
+const NOT_FOUND: i32 = 127;
 
 impl Agent<'_> {
     /// Runs the calls of an answer. Each result is recorded as soon as it exists, and every call
@@ -28,8 +31,15 @@ impl Agent<'_> {
         if let Err(error) = written {
             return ControlFlow::Break(log_failure(&error));
         }
+        self.answer = AnswerEffect::default();
         for (call, result) in calls.iter().zip(&results) {
             let effect = effect(tools, call);
+            if result.is_error {
+                self.answer.error.clone_from(&result.output);
+            } else {
+                self.answer.changed |= effect == Effect::Change;
+                self.answer.succeeded = true;
+            }
             if effect != Effect::Note {
                 self.called = true;
                 self.called_since_check = true;
@@ -39,6 +49,14 @@ impl Agent<'_> {
             self.loop_detector.record_call(call, result, effect);
         }
         self.corrected = false;
+        let missing = calls
+            .iter()
+            .zip(&results)
+            .find(|(_, result)| result.exit_code == Some(NOT_FOUND));
+        if let Some(command) = missing.and_then(|(call, _)| self.command_with(call)) {
+            let hint = format!("There is no such program. The task names this command: `{command}`");
+            self.send_to_model(&hint)?;
+        }
         self.denied = results
             .into_iter()
             .rev()
@@ -50,10 +68,30 @@ impl Agent<'_> {
         ControlFlow::Continue(())
     }
 
+    /// Returns a longer command that contains the program of a call as an argument: in backticks in a
+    /// prompt, or the check.
+    fn command_with(&self, call: &ToolCall) -> Option<String> {
+        let line = call.input.json()?.get("command")?.as_str()?;
+        let program = line.split_whitespace().next()?.trim_start_matches("./");
+        let prompts = self.run.session.history().prompts();
+        let quoted = prompts
+            .iter()
+            .flat_map(|prompt| prompt.split('`').skip(1).step_by(2));
+        let verify = self.run.settings.verify.as_ref();
+        let mut known = quoted.chain(verify.map(|verify| verify.command.as_str()));
+        let is_argument = |known: &str| known.split_whitespace().skip(1).any(|word| word == program);
+        known.find(|known| is_argument(known)).map(str::to_owned)
+    }
+
     /// Checks, at the end of a turn whose text is `text`, whether the run is in a loop.
     pub(super) fn check_for_loop(&mut self, text: &str) -> ControlFlow<Ending> {
         match self.loop_detector.end_turn(text) {
             TurnAction::Continue => ControlFlow::Continue(()),
+            TurnAction::Correct { message, .. } | TurnAction::Stop { message, .. }
+                if self.writes_fences() =>
+            {
+                self.start_other_sample(&message, "")
+            }
             TurnAction::Correct { circle, message } => {
                 self.run.journal.guard(circle.as_str(), &message);
                 self.corrected = true;

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use super::output::OutputSchema;
 use super::verify::Verify;
 use super::{Agent, Ending};
-use crate::conversation::{Message, StopReason};
+use crate::conversation::{Message, StopReason, ToolResult};
 use crate::events::ExitReason;
 
 /// The minimum length of the final answer of a run that changed nothing, in characters.
@@ -18,6 +18,11 @@ const MAX_EMPTY: u32 = 2;
 const MAX_TASK: usize = 1000;
 /// How often an answer may violate the schema.
 const MAX_MISFITS: u32 = 2;
+
+const NO_PATH: &str = "Your last answer was a fence without a path, so nothing was changed. Write the path of the file on the line \
+                       above its fence.";
+const NO_CHANGE: &str = "Your last answer contained no file and no command, so nothing was changed. Write the files in fences, each \
+                         below its path.";
 
 /// Counts the retries of the model, and holds the outcome if they do not help.
 #[derive(Debug, Default)]
@@ -86,7 +91,10 @@ impl Agent<'_> {
                  else go on with a tool call.",
             );
         }
-        if self.run.settings.output.is_none() {
+        if self.run.settings.output.is_none() && self.writes_fences() && is_fence(text) {
+            return self.start_other_sample("the model wrote a fence without a path", NO_PATH);
+        }
+        if self.run.settings.output.is_none() && !self.writes_fences() {
             if let Some(why) = self.incomplete_answer(text) {
                 return self.retry_answer(&why);
             }
@@ -212,7 +220,7 @@ impl Agent<'_> {
     }
 
     /// Runs the check and sends its output to the model if it fails.
-    fn run_check(&mut self, verify: &Verify) -> ControlFlow<Ending, bool> {
+    pub(super) fn run_check(&mut self, verify: &Verify) -> ControlFlow<Ending, bool> {
         let run = &self.run;
         let result = verify.run(run.tools, run.interrupt);
         run.journal.verify(&verify.command, &result);
@@ -221,6 +229,9 @@ impl Agent<'_> {
         }
         if result.exit_code == Some(0) {
             return ControlFlow::Continue(true);
+        }
+        if self.writes_fences() && !(self.called_since_check && self.has_changed_files()) {
+            return self.start_without_change(result);
         }
         self.retry_budget.failed_checks += 1;
         if self.retry_budget.failed_checks >= verify.attempts.max(1) {
@@ -233,6 +244,11 @@ impl Agent<'_> {
                 message = format!("{message}; the last tool call was refused: {denial}");
             }
             return ControlFlow::Break(Ending::failed(ExitReason::Failed, message).class("verify"));
+        }
+        if self.writes_fences() {
+            self.last_check = Some(result);
+            self.start_after_check(self.retry_budget.failed_checks)?;
+            return ControlFlow::Continue(false);
         }
         let mut is_changed = false;
         self.run
@@ -255,6 +271,14 @@ impl Agent<'_> {
             ),
         };
         self.send_to_model(&verify.feedback(&result, &next))?;
+        ControlFlow::Continue(false)
+    }
+
+    /// Starts afresh after an answer without a change while the check fails. It does not count as a
+    /// failed check.
+    fn start_without_change(&mut self, check: ToolResult) -> ControlFlow<Ending, bool> {
+        self.last_check = Some(check);
+        self.start_other_sample("the model changed nothing while the check fails", NO_CHANGE)?;
         ControlFlow::Continue(false)
     }
 

@@ -13,8 +13,10 @@ pub mod loop_detector;
 pub mod output;
 pub mod prompt;
 mod retry_answer;
+mod samples;
 mod token_estimator;
 pub mod verify;
+mod workspace;
 
 use std::ops::ControlFlow;
 
@@ -22,11 +24,13 @@ use self::finish::RetryBudget;
 use self::limits::{Limits, Meter};
 use self::loop_detector::LoopDetector;
 use self::output::OutputSchema;
+use self::samples::Samples;
 use self::token_estimator::TokenEstimator;
 use self::verify::Verify;
 use crate::config::ContextSettings;
-use crate::conversation::{Block, Message, Turn};
+use crate::conversation::{Block, Message, ToolResult, Turn};
 use crate::events::{ExitReason, Journal};
+use crate::fences;
 use crate::inbox::Inbox;
 use crate::interrupt::Interrupt;
 use crate::provider::{Progress, Provider, ProviderError, Request};
@@ -78,6 +82,9 @@ pub struct Settings {
     pub summaries: bool,
     /// The check that must pass.
     pub verify: Option<Verify>,
+    /// How often the task is tried again from the first state of the files after an ending without
+    /// success.
+    pub more_tries: u32,
     /// Whether the model is asked once, before the end, if anything is left.
     pub second_look: bool,
     /// The schema of the final answer.
@@ -128,6 +135,24 @@ struct Agent<'a> {
     corrected: bool,
     /// Why the last calls were refused, if the model did nothing else since.
     denied: Option<String>,
+    samples: Samples,
+    /// The last result of the check, until the model is shown it.
+    last_check: Option<ToolResult>,
+    /// The only file that the model was shown: a fence without a path is its content.
+    only_file: Option<String>,
+    /// What the calls of the last answer did.
+    answer: AnswerEffect,
+}
+
+/// What the calls of an answer did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct AnswerEffect {
+    /// Whether a tool changed a file.
+    changed: bool,
+    /// Whether a command or another tool succeeded.
+    succeeded: bool,
+    /// Why the last call failed.
+    error: String,
 }
 
 impl<'a> Agent<'a> {
@@ -154,6 +179,10 @@ impl<'a> Agent<'a> {
             planned: false,
             corrected: false,
             denied: None,
+            samples: Samples::new(run.settings.more_tries),
+            last_check: None,
+            only_file: None,
+            answer: AnswerEffect::default(),
             run,
         }
     }
@@ -173,11 +202,13 @@ impl<'a> Agent<'a> {
                 format!("cannot enforce the time limit: {error}"),
             );
         }
-        let mut step = ControlFlow::Continue(());
+        let mut step = self.keep_files();
         if let Some(turn) = self.run.session.cut_off_answer().cloned() {
             // An earlier process received the final answer; only the end is missing.
             self.report_answer(&turn);
             step = self.finish(turn.stop, turn.text().trim());
+        } else if step.is_continue() && self.writes_fences() {
+            step = self.show_workspace();
         }
         loop {
             match step {
@@ -188,7 +219,10 @@ impl<'a> Agent<'a> {
                 {
                     step = ControlFlow::Continue(());
                 }
-                ControlFlow::Break(ending) => return ending,
+                ControlFlow::Break(ending) => match self.start_next_try(ending) {
+                    ControlFlow::Continue(()) => step = ControlFlow::Continue(()),
+                    ControlFlow::Break(ending) => return ending,
+                },
             }
         }
     }
@@ -207,6 +241,15 @@ impl<'a> Agent<'a> {
             return ControlFlow::Continue(());
         };
         self.meter.answered();
+        let turn = if self.writes_fences() {
+            fences::read(
+                turn,
+                self.only_file.as_deref(),
+                self.run.session.history().answers(),
+            )
+        } else {
+            turn
+        };
         self.report_answer(&turn);
         let calls: Vec<_> = turn.tool_calls().cloned().collect();
         let stop = turn.stop;
@@ -218,6 +261,9 @@ impl<'a> Agent<'a> {
             self.finish(stop, text.trim())?;
         } else {
             self.call(&calls)?;
+            if self.writes_fences() && self.end_sample()?.is_fresh() {
+                return ControlFlow::Continue(());
+            }
         }
         self.check_for_loop(&text)
     }
@@ -265,6 +311,7 @@ impl<'a> Agent<'a> {
                 messages: history.messages(),
                 tools: run.tools.definitions(),
                 output_schema: run.settings.output.as_ref().map(OutputSchema::schema),
+                temperature: self.samples.temperature(),
             };
             let bytes = history.bytes();
             let journal = run.journal;

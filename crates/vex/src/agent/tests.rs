@@ -4,6 +4,7 @@ mod endings;
 mod long_run;
 mod messages;
 mod mistakes;
+mod samples;
 
 use std::num::NonZeroU32;
 
@@ -69,6 +70,7 @@ struct Scene {
     interrupt: Interrupt,
     inbox: Inbox,
     origin: Origin,
+    tool_calls: ToolCalls,
 }
 
 struct Played {
@@ -97,6 +99,7 @@ impl Scene {
             interrupt: Interrupt::new(),
             inbox: Inbox::default(),
             origin: Origin::New,
+            tool_calls: ToolCalls::Native,
         }
     }
 
@@ -124,14 +127,14 @@ impl Scene {
         let head = Head::new(cwd, "fake".to_owned(), "fake".to_owned(), "You are.".to_owned());
         let mut session = Session::open(Some(&self.store()), self.origin, head).unwrap();
         let prompt = (self.origin == Origin::New).then(|| self.task.clone());
-        session.ask(prompt, String::new()).unwrap();
+        session.ask(prompt, None).unwrap();
         let tools = Toolbox::new(root, self.permission);
         let (events, journal) = Sink::journal();
         let mut provider = Fake {
             answer,
             seen: Vec::new(),
             info: ModelInfo {
-                tool_calls: ToolCalls::default(),
+                tool_calls: self.tool_calls,
                 model: "fake".to_owned(),
                 context_window: self.window,
                 priced: self.priced,

@@ -51,16 +51,20 @@ impl Verify {
         }
     }
 
+    /// Returns the end of the output of a check.
+    pub(super) fn tail(result: &ToolResult) -> &str {
+        let output = result.output.trim_end();
+        &output[output.ceil_char_boundary(output.len().saturating_sub(MAX_OUTPUT_TAIL_BYTES))..]
+    }
+
     /// Returns the message to the model about a failed check, with the next step `next`.
     pub(super) fn feedback(&self, result: &ToolResult, next: &str) -> String {
-        let output = result.output.trim_end();
-        let start = output.ceil_char_boundary(output.len().saturating_sub(MAX_OUTPUT_TAIL_BYTES));
         format!(
             "It is not done: the check `{}` fails ({}). Its output ends with:\n\n{}\n\n\
              {next}",
             self.command,
             Self::ended(result),
-            &output[start..],
+            Self::tail(result),
         )
     }
 }

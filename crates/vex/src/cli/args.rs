@@ -157,6 +157,11 @@ pub struct ExecArgs {
     #[arg(long, value_name = "COMMAND", help_heading = "Check and result")]
     pub verify: Option<String>,
 
+    /// Number of independent tries, each with the files as they were before; the first that passes
+    /// --verify wins, and the cost of all counts [default: 1]
+    #[arg(long, value_name = "N", help_heading = "Check and result")]
+    pub tries: Option<NonZeroU32>,
+
     /// Ask the model once, before the end, whether a part of the task is missing (for weak models)
     #[arg(long, help_heading = "Check and result")]
     pub second_look: bool,
@@ -242,6 +247,7 @@ impl ExecArgs {
         set("max_usd", self.max_usd.map(Value::Float));
         set("timeout", self.timeout.map(|time| time.to_string().into()));
         set("verify", self.verify.clone().map(Value::from));
+        set("tries", self.tries.map(|tries| whole(tries.get().into())));
         set("second_look", self.second_look.then_some(Value::Boolean(true)));
         set("output_schema", path(&self.output_schema));
         set("no_session", self.no_session.then_some(Value::Boolean(true)));

@@ -121,6 +121,10 @@ fn work(args: &ExecArgs, journal: &Journal, interrupt: &Interrupt) -> Ending {
     if let Some(Err(why)) = sandbox {
         return config(why);
     }
+    if settings.tries.get() > 1 && settings.verify.is_none() {
+        let hint = "give a command that shows whether a try succeeded with --verify";
+        return config(format!("--tries {} requires --verify: {hint}", settings.tries));
+    }
     let mut provider_in_use = match opened {
         Ok(opened) => {
             if let Some(warning) = &opened.warning {
@@ -144,8 +148,15 @@ fn work(args: &ExecArgs, journal: &Journal, interrupt: &Interrupt) -> Ending {
         },
     };
     let instructions: Vec<&str> = settings.instructions.iter().map(String::as_str).collect();
-    let system = system(tools.root().path(), &instructions, tools.definitions());
-    let environment = environment(tools.root().path(), settings.permission);
+    let writes_fences = provider_in_use.model().tool_calls.in_fences();
+    let system = system(
+        tools.root().path(),
+        &instructions,
+        tools.definitions(),
+        writes_fences,
+    );
+    // In fences, the agent describes the workspace with its files.
+    let environment = (!writes_fences).then(|| environment(tools.root().path(), settings.permission));
     let head = Head {
         id,
         ..Head::new(cwd, model, provider, system)
@@ -224,6 +235,7 @@ fn bounds(settings: &Settings, summaries: bool) -> Result<agent::Settings, Outpu
             attempts: settings.verify_attempts.get(),
             ..Verify::new(command)
         }),
+        more_tries: settings.tries.get() - 1,
         second_look: settings.second_look,
         output: settings
             .output_schema

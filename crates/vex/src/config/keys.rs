@@ -81,6 +81,7 @@ pub const KEYS: &[Key] = &[
     key("timeout", ValueKind::Time),
     key("verify", ValueKind::Text),
     key("verify_attempts", ValueKind::Integer),
+    key("tries", ValueKind::Integer),
     key("second_look", ValueKind::Switch),
     key("output_schema", ValueKind::Text),
     key("instructions", ValueKind::List),

@@ -82,6 +82,8 @@ pub struct Settings {
     pub verify: Option<String>,
     /// The number of failures of `verify` after which the run fails.
     pub verify_attempts: NonZeroU32,
+    /// The number of independent tries, each with the files as they were before; the first that `verify` accepts wins.
+    pub tries: NonZeroU32,
     /// Whether to ask the model once, before the end, whether a part of the task is missing (for weak models).
     pub second_look: bool,
     /// A file with the JSON Schema of the final answer.
@@ -124,6 +126,7 @@ impl Default for Settings {
             timeout: None,
             verify: None,
             verify_attempts: const { NonZeroU32::new(3).unwrap() },
+            tries: NonZeroU32::MIN,
             second_look: false,
             output_schema: None,
             instructions: ["AGENTS.md", "CLAUDE.md"].map(str::to_owned).into(),

@@ -41,6 +41,12 @@ pub enum Entry {
     },
     /// Requests contain less of the conversation from now on.
     Compaction(Box<Compaction>),
+    /// The next request contains only the prompts, the environment and this note, not what was
+    /// tried before.
+    FreshStart {
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        note: String,
+    },
     /// The process ended in order.
     End {
         /// The `reason` of the `end` event.
@@ -99,7 +105,7 @@ impl Entry {
     pub(super) fn is_durable(&self) -> bool {
         match self {
             Self::Message { message } => !matches!(message, Message::User { .. }),
-            Self::Session(_) | Self::Prompt { .. } | Self::Compaction(_) => true,
+            Self::Session(_) | Self::Prompt { .. } | Self::Compaction(_) | Self::FreshStart { .. } => true,
             _ => false,
         }
     }
@@ -108,7 +114,9 @@ impl Entry {
     pub(super) fn redacted(mut self) -> Self {
         match &mut self {
             Self::Session(head) => clean(&mut head.system),
-            Self::Prompt { text } | Self::Environment { text } => clean(text),
+            Self::Prompt { text } | Self::Environment { text } | Self::FreshStart { note: text } => {
+                clean(text)
+            }
             Self::Message { message } => redact_message(message),
             Self::Plan { steps } => steps.iter_mut().for_each(|step| clean(&mut step.text)),
             Self::Compaction(compaction) => compaction.texts().for_each(clean),

@@ -37,6 +37,7 @@ impl History {
             Entry::End { .. } => self.ended = true,
             Entry::Plan { steps } => self.plan = steps,
             Entry::Compaction(compaction) => self.compact(*compaction),
+            Entry::FreshStart { note } => self.start_afresh(&note),
             Entry::Session(_) | Entry::Resumed { .. } | Entry::Unknown => {}
         }
     }
@@ -54,6 +55,18 @@ impl History {
         self.answers += u32::from(matches!(message, Message::Assistant(_)));
         self.bytes += compaction::size(&message);
         self.messages.push(message);
+    }
+
+    fn start_afresh(&mut self, note: &str) {
+        self.messages.clear();
+        self.bytes = 0;
+        self.summary = Summary::default();
+        self.plan.clear();
+        let mut texts = self.prompts.clone();
+        texts.extend([self.environment.clone(), note.to_owned()]);
+        for text in texts.into_iter().filter(|text| !text.is_empty()) {
+            self.push(Message::User { text });
+        }
     }
 
     fn compact(&mut self, compaction: Compaction) {

@@ -208,7 +208,7 @@ impl Session {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn ask(&mut self, prompt: Option<String>, environment: String) -> Result<(), SessionError> {
+    pub fn ask(&mut self, prompt: Option<String>, environment: Option<String>) -> Result<(), SessionError> {
         let is_cut_off = self.cut_off_answer().is_some();
         for call_id in self.history.open_calls() {
             let message = Message::Tool(ToolResult {
@@ -228,9 +228,9 @@ impl Session {
                 self.record(Entry::Message { message })?;
             }
         }
-        if self.history.environment() != environment {
-            self.record(Entry::Environment { text: environment })?;
+        match environment {
+            Some(text) if self.history.environment() != text => self.record(Entry::Environment { text }),
+            _ => Ok(()),
         }
-        Ok(())
     }
 }

@@ -202,3 +202,16 @@ fn cut_off_arguments_are_never_run_as_empty_ones() {
         result.output
     );
 }
+
+#[test]
+fn missing_program_is_answered_with_the_command_that_the_task_names() {
+    let mut scene = Scene::new();
+    scene.task = "Run the tests with `python3 test_numeric.py`, then `ls`.".to_owned();
+    let played = scene.play_turns(vec![
+        sh("test_numeric.py -v"),
+        sh("nowhere.py"),
+        text_turn(REPORT),
+    ]);
+    assert!(last_user(&played.seen[1]).ends_with("names this command: `python3 test_numeric.py`"));
+    assert!(matches!(played.seen[2].last(), Some(Message::Tool(_))));
+}

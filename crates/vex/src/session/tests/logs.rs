@@ -287,7 +287,7 @@ fn open_call_of_an_earlier_process_is_answered_once_and_not_run() {
     let id = fixture.create(&talk()[..4]);
     let open = || {
         let mut session = Session::open(Some(&fixture.store), Origin::Resume(id), head("/w")).unwrap();
-        session.ask(None, String::new()).unwrap();
+        session.ask(None, None).unwrap();
         session.history().messages().to_vec()
     };
     let messages = open();
@@ -319,7 +319,10 @@ fn final_answer_of_a_killed_process_is_not_requested_again() {
         let id = fixture.create(entries);
         let mut session = Session::open(Some(&fixture.store), Origin::Resume(id), head("/w")).unwrap();
         session
-            .ask(prompt.map(str::to_owned), "Working directory: /w".to_owned())
+            .ask(
+                prompt.map(str::to_owned),
+                Some("Working directory: /w".to_owned()),
+            )
             .unwrap();
         session
     };
@@ -345,7 +348,7 @@ fn environment_is_repeated_only_when_it_changed() {
     let shown = |environment: &str| {
         let mut session = Session::open(Some(&fixture.store), Origin::Resume(id), head("/w")).unwrap();
         session
-            .ask(Some("More.".to_owned()), environment.to_owned())
+            .ask(Some("More.".to_owned()), Some(environment.to_owned()))
             .unwrap();
         let Some(Message::User { text }) = session.history().messages().last() else {
             panic!("somebody asked for more");
@@ -412,4 +415,36 @@ fn session_info_names_the_prompt_and_the_end() {
             (first, "Do it.", Some("done"), false)
         ]
     );
+}
+
+#[test]
+fn fresh_start_leaves_prompts_and_the_last_environment() {
+    let mut history = History::default();
+    let answer = || Entry::Message {
+        message: Message::answer(vec![Block::text("I wrote it.")]),
+    };
+    for entry in [
+        Entry::Prompt {
+            text: "Task.".to_owned(),
+        },
+        Entry::Environment {
+            text: "Old files.".to_owned(),
+        },
+        answer(),
+        Entry::Environment {
+            text: "New files.".to_owned(),
+        },
+        Entry::FreshStart {
+            note: "Again.".to_owned(),
+        },
+    ] {
+        let line = serde_json::to_string(&entry).unwrap();
+        history.apply(serde_json::from_str(&line).unwrap());
+    }
+    assert_eq!(
+        history.messages(),
+        [Message::user("Task.\n\nNew files.\n\nAgain.")]
+    );
+    history.apply(answer());
+    assert_eq!((history.messages().len(), history.answers()), (2, 2));
 }

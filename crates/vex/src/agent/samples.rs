@@ -1,0 +1,234 @@
+//! Fresh starts: a small model that made no progress gets the task once more, with the present
+//! files and without what it wrote before, instead of a warning. What it wrote before mostly makes
+//! it write the same again.
+
+use std::ops::ControlFlow;
+
+use super::finish::RetryBudget;
+use super::loop_detector::LoopDetector;
+use super::workspace::described;
+use super::{Agent, Ending};
+use crate::events::ExitReason;
+use crate::session::Entry;
+use crate::snapshot::Snapshot;
+
+/// How often a try may start afresh, beside those after a failed check.
+const MAX_FRESH_STARTS: u32 = 4;
+/// The temperature of all samples but the first, so that they differ.
+const TEMPERATURE: f32 = 0.8;
+
+/// How much of the error of a call is repeated, in bytes.
+const MAX_ERROR: usize = 1000;
+
+/// What follows an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SampleEnd {
+    /// The next request starts afresh.
+    Fresh,
+    /// The conversation goes on.
+    Continued,
+}
+
+impl SampleEnd {
+    pub(super) fn is_fresh(self) -> bool {
+        self == Self::Fresh
+    }
+}
+
+/// The tries and samples of a run.
+#[derive(Debug)]
+pub(super) struct Samples {
+    /// The files before the first change, if a try returns to them.
+    snapshot: Option<Snapshot>,
+    /// The number of the try, from 1.
+    attempt: u32,
+    /// The number of all tries.
+    tries: u32,
+    /// The fresh starts of this try.
+    fresh_starts: u32,
+    /// Whether this is not the first sample of the run.
+    is_other: bool,
+}
+
+impl Samples {
+    pub(super) fn new(more_tries: u32) -> Self {
+        Self {
+            snapshot: None,
+            attempt: 1,
+            tries: more_tries.saturating_add(1),
+            fresh_starts: 0,
+            is_other: false,
+        }
+    }
+
+    /// Returns the temperature of the next request, if it differs from the usual one.
+    pub(super) fn temperature(&self) -> Option<f32> {
+        self.is_other.then_some(TEMPERATURE)
+    }
+}
+
+impl Agent<'_> {
+    /// Returns whether the model writes its changes in fences.
+    pub(super) fn writes_fences(&self) -> bool {
+        self.run.provider.model().tool_calls.in_fences()
+    }
+
+    /// Keeps the files if a further try or sample may return to them.
+    pub(super) fn keep_files(&mut self) -> ControlFlow<Ending> {
+        let has_tries = self.samples.tries > 1;
+        if !has_tries && !(self.writes_fences() && self.run.settings.verify.is_some()) {
+            return ControlFlow::Continue(());
+        }
+        match Snapshot::take(self.run.tools.root().path()) {
+            Ok(snapshot) => self.samples.snapshot = Some(snapshot),
+            Err(error) if has_tries => {
+                return ControlFlow::Break(Ending::failed(ExitReason::Config, error.to_string()));
+            }
+            Err(error) => self.run.journal.warning(&error.to_string()),
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Shows the model the workspace, after a first run of the check.
+    pub(super) fn show_workspace(&mut self) -> ControlFlow<Ending> {
+        if let Some(verify) = &self.run.settings.verify {
+            let result = verify.run(self.run.tools, self.run.interrupt);
+            self.run.journal.verify(&verify.command, &result);
+            self.last_check = Some(result);
+        }
+        self.called_since_check = false;
+        let text = self.described();
+        self.record_entry(Entry::Environment { text })
+    }
+
+    /// Ends a sample: runs the check after a change, and starts afresh after an answer of which
+    /// nothing worked.
+    pub(super) fn end_sample(&mut self) -> ControlFlow<Ending, SampleEnd> {
+        let settings = self.run.settings;
+        let answer = &self.answer;
+        if !answer.changed && !answer.succeeded {
+            let error = answer.error.trim();
+            let note = format!(
+                "Your last answer changed nothing: {}",
+                &error[..error.floor_char_boundary(MAX_ERROR)]
+            );
+            self.start_other_sample("nothing in the answer worked", &note)?;
+            return ControlFlow::Continue(SampleEnd::Fresh);
+        }
+        let Some(verify) = settings.verify.as_ref().filter(|_| settings.output.is_none()) else {
+            return ControlFlow::Continue(SampleEnd::Continued);
+        };
+        if !answer.changed && !self.has_changed_files() {
+            // It only looked.
+            return ControlFlow::Continue(SampleEnd::Continued);
+        }
+        if self.run_check(verify)? {
+            self.run
+                .journal
+                .message(&format!("The check `{}` passes.", verify.command));
+            return ControlFlow::Break(Ending::done());
+        }
+        ControlFlow::Continue(SampleEnd::Fresh)
+    }
+
+    /// Returns whether the workspace differs from that at the start of the try; `true` if that is
+    /// not known.
+    pub(super) fn has_changed_files(&self) -> bool {
+        self.samples
+            .snapshot
+            .as_ref()
+            .is_none_or(|snapshot| snapshot.has_changed().unwrap_or(true))
+    }
+
+    /// Starts afresh after a failed check. Every second time the files return to their first state:
+    /// what is wrong in several places is mended step by step, and what got worse is undone.
+    pub(super) fn start_after_check(&mut self, failed_checks: u32) -> ControlFlow<Ending> {
+        if failed_checks.is_multiple_of(2) {
+            self.restore_files()?;
+            return self.start_afresh("the check failed; the files were restored", "");
+        }
+        self.start_afresh(
+            "the check failed",
+            "The files above are what your last answer made of them. The check still fails: find out why, and change something else.",
+        )
+    }
+
+    /// Starts afresh because the model made no progress, for `reason`; the run ends if it did so too
+    /// often.
+    pub(super) fn start_other_sample(&mut self, reason: &str, note: &str) -> ControlFlow<Ending> {
+        self.samples.fresh_starts += 1;
+        if self.samples.fresh_starts > MAX_FRESH_STARTS {
+            return ControlFlow::Break(Ending::failed(
+                ExitReason::NoProgress,
+                format!("{reason}, repeatedly"),
+            ));
+        }
+        self.start_afresh(reason, note)
+    }
+
+    /// Starts the next try after an ending without success, if there is one. Otherwise returns the
+    /// ending.
+    pub(super) fn start_next_try(&mut self, ending: Ending) -> ControlFlow<Ending> {
+        let may_help = match ending.reason {
+            ExitReason::NoProgress | ExitReason::Denied => true,
+            ExitReason::Failed => ending.class.as_deref() == Some("verify"),
+            _ => false,
+        };
+        if !may_help || self.samples.attempt >= self.samples.tries || self.run.interrupt.is_set() {
+            return ControlFlow::Break(ending);
+        }
+        self.samples.attempt += 1;
+        self.samples.fresh_starts = 0;
+        self.restore_files()?;
+        let message = ending.message.unwrap_or_default();
+        let reason = format!(
+            "try {} of {}: {message}",
+            self.samples.attempt, self.samples.tries
+        );
+        self.retry_budget = RetryBudget::default();
+        self.called = false;
+        self.start_afresh(&reason, "")
+    }
+
+    fn restore_files(&mut self) -> ControlFlow<Ending> {
+        let Some(snapshot) = &self.samples.snapshot else {
+            return ControlFlow::Continue(());
+        };
+        if let Err(error) = snapshot.restore() {
+            return ControlFlow::Break(Ending::failed(ExitReason::Failed, error.to_string()));
+        }
+        self.run
+            .journal
+            .evidence(|evidence| evidence.files_changed.clear());
+        ControlFlow::Continue(())
+    }
+
+    fn start_afresh(&mut self, reason: &str, note: &str) -> ControlFlow<Ending> {
+        self.run.journal.guard("fresh_start", reason);
+        self.loop_detector = LoopDetector::default();
+        self.samples.is_other = self.writes_fences();
+        self.corrected = false;
+        self.planned = false;
+        self.denied = None;
+        self.called_since_check = !self.writes_fences();
+        self.run.tools.plan().set(Vec::new());
+        self.run.tools.forget_files();
+        if self.writes_fences() {
+            let text = self.described();
+            self.record_entry(Entry::Environment { text })?;
+        }
+        self.record_entry(Entry::FreshStart {
+            note: note.to_owned(),
+        })
+    }
+
+    /// Describes the workspace with the latest result of the check.
+    fn described(&mut self) -> String {
+        let run = &self.run;
+        let check = run.settings.verify.as_ref().zip(self.last_check.as_ref());
+        let task = run.session.history().prompts().join("\n");
+        let (text, only_file) = described(run.tools, &task, check, run.journal, run.interrupt);
+        self.only_file = only_file;
+        text
+    }
+}

@@ -1,0 +1,183 @@
+//! Samples and tries of a model that writes its changes in fences.
+
+use super::*;
+use crate::agent::verify::Verify;
+use crate::events::ExitReason;
+
+/// A workspace with a file and a check that requires `right` in it.
+fn scene(change: impl FnOnce(&mut Settings)) -> Scene {
+    let mut scene = Scene::settings(|settings| {
+        settings.verify = Some(Verify {
+            attempts: 4,
+            ..Verify::new("grep -q right a.txt && ! grep -q wrong a.txt")
+        });
+        change(settings);
+    });
+    scene.tool_calls = ToolCalls::Files;
+    scene.task = "Correct a.txt.".to_owned();
+    std::fs::write(scene.work().join("a.txt"), "start\n").unwrap();
+    scene
+}
+
+fn file(content: &str) -> Turn {
+    text_turn(&format!("I change it.\n\na.txt\n```\n{content}\n```"))
+}
+
+fn content(scene: &Scene) -> String {
+    std::fs::read_to_string(scene.work().join("a.txt")).unwrap()
+}
+
+/// Returns the text of a request that consists of the first message alone.
+fn only_message(played: &Played, number: usize) -> &str {
+    match &played.seen[number][..] {
+        [Message::User { text }] => text,
+        other => panic!("request {number}: {other:#?}"),
+    }
+}
+
+#[test]
+fn first_message_shows_files_and_failing_check_and_one_answer_ends_the_run() {
+    let scene = scene(|_| {});
+    let played = scene.play_turns(vec![file("right")]);
+    assert_eq!(played.ending.reason, ExitReason::Done);
+    assert_eq!(played.seen.len(), 1);
+    let text = only_message(&played, 0);
+    for part in [
+        "Correct a.txt.",
+        "\na.txt\n```\nstart\n```",
+        "fails now (exit code 1)",
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    assert_eq!(content(&scene), "right\n");
+    let checks: Vec<_> = played.events("verify").map(|event| event["ok"] == true).collect();
+    assert_eq!(checks, [false, true]);
+    assert_eq!(played.events("tool_call").count(), 1);
+}
+
+#[test]
+fn failed_check_starts_afresh_and_every_second_one_restores_the_files() {
+    let scene = scene(|_| {});
+    let played = scene.play_turns(vec![file("wrong 1"), file("wrong 2"), file("right")]);
+    assert_eq!(played.ending.reason, ExitReason::Done);
+    assert!(only_message(&played, 1).contains("\nwrong 1\n"));
+    assert!(only_message(&played, 2).contains("\nstart\n"));
+    let reasons: Vec<_> = played
+        .events("guard")
+        .map(|event| event["message"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        reasons,
+        ["the check failed", "the check failed; the files were restored"]
+    );
+}
+
+#[test]
+fn check_that_keeps_failing_is_no_success() {
+    let scene = scene(|_| {});
+    let played = scene.play(|number, _| Ok(file(&format!("wrong {number}"))));
+    assert_eq!(played.ending.reason, ExitReason::Failed);
+    assert_eq!(played.ending.class.as_deref(), Some("verify"));
+    assert_eq!(played.seen.len(), 4);
+}
+
+#[test]
+fn answer_without_a_change_is_another_sample_and_no_failed_check() {
+    let scene = scene(|_| {});
+    let played = scene.play_turns(vec![
+        text_turn("You should write right into the file."),
+        text_turn("```\nright\n```"),
+        // The content is what stands there already.
+        file("start"),
+        file("right"),
+    ]);
+    assert_eq!(played.ending.reason, ExitReason::Done, "{:?}", played.ending);
+    assert!(only_message(&played, 1).contains("no file and no command"));
+    assert!(only_message(&played, 2).contains("a fence without a path"));
+    assert!(only_message(&played, 3).contains("has this content already"));
+    let played = scene.play(|_, _| Ok(text_turn("It should be right in this file.")));
+    assert_eq!(
+        played.ending.reason,
+        ExitReason::Done,
+        "the check passes without a change"
+    );
+    std::fs::write(scene.work().join("a.txt"), "start\n").unwrap();
+    let played = scene.play(|_, _| Ok(text_turn("It should be right in this file.")));
+    assert_eq!(played.ending.reason, ExitReason::NoProgress);
+    assert_eq!(played.seen.len(), 5);
+}
+
+#[test]
+fn command_that_only_reads_continues_the_conversation() {
+    let scene = scene(|_| {});
+    let played = scene.play_turns(vec![
+        text_turn("```sh\ncat a.txt\n```"),
+        text_turn("```sh\necho right > a.txt\n```"),
+    ]);
+    assert_eq!(played.ending.reason, ExitReason::Done);
+    assert_eq!(played.seen[1].len(), 3);
+    assert_eq!(content(&scene), "right\n");
+}
+
+#[test]
+fn further_try_starts_with_the_first_files_and_all_turns_count() {
+    let scene = scene(|settings| {
+        settings.more_tries = 1;
+        settings.verify.as_mut().unwrap().attempts = 1;
+    });
+    std::fs::write(scene.work().join("b.txt"), "b\n").unwrap();
+    let broken = text_turn("a.txt\n```\nwrong\n```\n```sh\nrm b.txt; echo n > new.txt\n```");
+    let played = scene.play_turns(vec![broken.clone(), file("right")]);
+    assert_eq!(played.ending.reason, ExitReason::Done);
+    assert!(scene.work().join("b.txt").exists() && !scene.work().join("new.txt").exists());
+    assert!(only_message(&played, 1).contains("\nstart\n"));
+    let reason = played.events("guard").next().unwrap()["message"]
+        .as_str()
+        .unwrap();
+    assert!(reason.starts_with("try 2 of 2: the verify command"), "{reason}");
+
+    let scene = self::scene(|settings| {
+        settings.more_tries = 9;
+        settings.verify.as_mut().unwrap().attempts = 1;
+        settings.limits.turns = NonZeroU32::new(3);
+    });
+    let played = scene.play(|_, _| Ok(file("wrong")));
+    assert_eq!(played.ending.reason, ExitReason::Limit);
+    assert_eq!(played.seen.len(), 3);
+}
+
+#[test]
+fn tries_work_with_calls_of_the_protocol() {
+    let mut scene = scene(|settings| {
+        settings.more_tries = 1;
+        settings.verify.as_mut().unwrap().attempts = 1;
+    });
+    scene.tool_calls = ToolCalls::Native;
+    let played = scene.play_turns(vec![
+        sh("echo wrong > a.txt; git init -q"),
+        text_turn("I have written the file as it must be."),
+        sh("echo right >> a.txt"),
+        text_turn("I have written the file as it must be."),
+    ]);
+    assert_eq!(played.ending.reason, ExitReason::Done, "{:?}", played.ending);
+    assert_eq!(content(&scene), "start\nright\n");
+    assert_eq!(played.seen[2].len(), 1);
+}
+
+#[test]
+fn without_a_check_the_answer_of_the_model_ends_the_run() {
+    let scene = scene(|settings| settings.verify = None);
+    let played = scene.play_turns(vec![file("right"), text_turn("The file is corrected.")]);
+    assert_eq!(played.ending.reason, ExitReason::Done);
+    assert_eq!(played.seen[1].len(), 3);
+}
+
+#[test]
+fn large_file_is_not_replaced_by_a_model_that_has_not_seen_it() {
+    let scene = scene(|_| {});
+    std::fs::write(scene.work().join("a.txt"), "x\n".repeat(10_000)).unwrap();
+    let played = scene.play_turns(vec![file("right")]);
+    assert_ne!(played.ending.reason, ExitReason::Done);
+    assert!(content(&scene).len() > 10_000);
+    assert!(only_message(&played, 0).contains("Other files: a.txt"));
+}
