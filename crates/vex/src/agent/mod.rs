@@ -33,6 +33,7 @@ use crate::events::{ExitReason, Journal};
 use crate::fences;
 use crate::inbox::Inbox;
 use crate::interrupt::Interrupt;
+use crate::provider::learned::{LearnedForm, shown_by};
 use crate::provider::{Progress, Provider, ProviderError, Request};
 use crate::session::{Entry, Session};
 use crate::tools::Toolbox;
@@ -85,6 +86,8 @@ pub struct Settings {
     /// How often the task is tried again from the first state of the files after an ending without
     /// success.
     pub more_tries: u32,
+    /// Where the form of calls of an unknown model is remembered after its first call.
+    pub learn: Option<LearnedForm>,
     /// Whether the model is asked once, before the end, if anything is left.
     pub second_look: bool,
     /// The schema of the final answer.
@@ -136,6 +139,7 @@ struct Agent<'a> {
     /// Why the last calls were refused, if the model did nothing else since.
     denied: Option<String>,
     samples: Samples,
+    learn: Option<LearnedForm>,
     /// The last result of the check, until the model is shown it.
     last_check: Option<ToolResult>,
     /// The only file that the model was shown: a fence without a path is its content.
@@ -179,6 +183,7 @@ impl<'a> Agent<'a> {
             planned: false,
             corrected: false,
             denied: None,
+            learn: run.settings.learn.clone(),
             samples: Samples::new(run.settings.more_tries),
             last_check: None,
             only_file: None,
@@ -241,6 +246,9 @@ impl<'a> Agent<'a> {
             return ControlFlow::Continue(());
         };
         self.meter.answered();
+        if self.learn_form(&turn)? {
+            return ControlFlow::Continue(());
+        }
         let turn = if self.writes_fences() {
             fences::read(
                 turn,
@@ -297,6 +305,33 @@ impl<'a> Agent<'a> {
             self.retry_budget = RetryBudget::default();
         }
         ControlFlow::Continue(())
+    }
+
+    /// Remembers how an unknown model calls tools, after its first call. Returns whether it starts
+    /// afresh in another form.
+    fn learn_form(&mut self, turn: &Turn) -> ControlFlow<Ending, bool> {
+        let Some((place, form)) = self
+            .learn
+            .take_if(|_| shown_by(turn).is_some())
+            .zip(shown_by(turn))
+        else {
+            return ControlFlow::Continue(false);
+        };
+        if let Err(error) = place.remember(form) {
+            self.run
+                .journal
+                .warning(&format!("cannot remember how the model calls tools: {error}"));
+        }
+        if form == self.run.provider.model().tool_calls {
+            return ControlFlow::Continue(false);
+        }
+        self.run.provider.set_tool_calls(form);
+        self.keep_files()?;
+        self.start_other_sample(
+            "the model writes calls as text: it writes files in fences from now on",
+            "",
+        )?;
+        ControlFlow::Continue(true)
     }
 
     /// Returns the next answer of the model; `None` if a message stopped the request. Shortens the

@@ -49,6 +49,10 @@ impl<F: FnMut(usize, &[Message]) -> Result<Turn, ProviderError>> Provider for Fa
         (self.answer)(number, request.messages)
     }
 
+    fn set_tool_calls(&mut self, form: ToolCalls) {
+        self.info.tool_calls = form;
+    }
+
     fn model(&self) -> &ModelInfo {
         &self.info
     }

@@ -125,17 +125,17 @@ fn work(args: &ExecArgs, journal: &Journal, interrupt: &Interrupt) -> Ending {
         let hint = "give a command that shows whether a try succeeded with --verify";
         return config(format!("--tries {} requires --verify: {hint}", settings.tries));
     }
-    let mut provider_in_use = match opened {
+    let (mut provider_in_use, learn) = match opened {
         Ok(opened) => {
             if let Some(warning) = &opened.warning {
                 journal.warning(warning);
             }
-            opened.provider
+            (opened.provider, opened.learn)
         }
         Err(error) => return refused(error),
     };
     let limits = match bounds(&settings, provider != REPLAY) {
-        Ok(limits) => limits,
+        Ok(limits) => agent::Settings { learn, ..limits },
         Err(error) => return config(with_source(&error)),
     };
     let is_resumed = args.resume.is_some() || args.fork.is_some();
@@ -236,6 +236,7 @@ fn bounds(settings: &Settings, summaries: bool) -> Result<agent::Settings, Outpu
             ..Verify::new(command)
         }),
         more_tries: settings.tries.get() - 1,
+        learn: None,
         second_look: settings.second_look,
         output: settings
             .output_schema

@@ -6,6 +6,7 @@ use super::output::with_source;
 use crate::config::Settings;
 use crate::interrupt::Interrupt;
 use crate::provider::catalog::process_env;
+use crate::provider::learned::LearnedForm;
 use crate::provider::replay::{Recording, Replay};
 use crate::provider::{Provider, ProviderError, open};
 
@@ -25,6 +26,8 @@ pub(super) struct OpenedProvider {
     /// A warning for the user.
     pub(super) warning: Option<String>,
     pub(super) provider: Box<dyn Provider>,
+    /// Where the form of calls of an unknown model is remembered.
+    pub(super) learn: Option<LearnedForm>,
 }
 
 /// Opens the provider in the settings. A named recording takes precedence.
@@ -36,8 +39,14 @@ pub(super) fn open_provider(
 ) -> Result<OpenedProvider, ProviderError> {
     if recorded.file.is_none() && settings.provider.as_deref() != Some(REPLAY) {
         let endpoint = open::endpoint(settings, &process_env)?;
-        let provider = open::open(settings, &process_env, Some(session), interrupt)?;
+        let mut provider = open::open(settings, &process_env, Some(session), interrupt)?;
+        let mut learn = LearnedForm::of(settings, &endpoint.base_url, &provider.model().model);
+        if let Some(form) = learn.as_ref().and_then(LearnedForm::remembered) {
+            provider.set_tool_calls(form);
+            learn = None;
+        }
         return Ok(OpenedProvider {
+            learn,
             warning: endpoint.shows_key().then(|| {
                 format!(
                     "the API key of {} is sent to {} without encryption: use https",
@@ -58,6 +67,7 @@ pub(super) fn open_provider(
     .and_then(|path| Recording::load(&path))
     .map_err(|error| ProviderError::Config(with_source(&error)))?;
     Ok(OpenedProvider {
+        learn: None,
         name: REPLAY.to_owned(),
         warning: None,
         provider: Box::new(Replay::new(recording, model.unwrap_or(REPLAY))),

@@ -4,6 +4,7 @@ pub mod catalog;
 pub mod chat;
 mod codec;
 pub mod http;
+pub mod learned;
 pub mod messages;
 pub mod open;
 pub mod prices;
@@ -130,6 +131,9 @@ pub trait Provider {
     /// Called once before the first request with the number of answers that another process
     /// received.
     fn resume(&mut self, _answers: u32) {}
+
+    /// Changes how the model calls tools. A recording ignores it.
+    fn set_tool_calls(&mut self, _form: ToolCalls) {}
 
     /// Returns the facts about the current model.
     fn model(&self) -> &ModelInfo;

@@ -47,6 +47,11 @@ impl Store {
         Self::locate(|name| std::env::var_os(name))
     }
 
+    /// Returns a file beside the folder of the sessions.
+    pub(crate) fn beside(&self, name: &str) -> PathBuf {
+        self.folder.with_file_name(name)
+    }
+
     fn locate(env: impl Fn(&str) -> Option<OsString>) -> Result<Self, SessionError> {
         let absolute = |name: &str| env(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let home = absolute("VEX_HOME")

@@ -3,6 +3,7 @@
 use super::*;
 use crate::agent::verify::Verify;
 use crate::events::ExitReason;
+use crate::provider::learned::LearnedForm;
 
 /// A workspace with a file and a check that requires `right` in it.
 fn scene(change: impl FnOnce(&mut Settings)) -> Scene {
@@ -180,4 +181,27 @@ fn large_file_is_not_replaced_by_a_model_that_has_not_seen_it() {
     assert_ne!(played.ending.reason, ExitReason::Done);
     assert!(content(&scene).len() > 10_000);
     assert!(only_message(&played, 0).contains("Other files: a.txt"));
+}
+
+#[test]
+fn unknown_model_that_writes_calls_as_text_writes_files_from_then_on() {
+    let mut scene = scene(|_| {});
+    scene.tool_calls = ToolCalls::Native;
+    scene.settings.learn = LearnedForm::at(scene.dir.path().join("models.json"), "model");
+    let mut as_text = sh("echo wrong > a.txt");
+    for block in &mut as_text.blocks {
+        if let Block::ToolCall(call) = block {
+            call.repaired = true;
+        }
+    }
+    let played = scene.play_turns(vec![as_text, file("right")]);
+    assert_eq!(played.ending.reason, ExitReason::Done, "{:?}", played.ending);
+    assert_eq!(played.seen[1].len(), 1);
+    let learnt = scene.settings.learn.as_ref().unwrap().remembered();
+    assert_eq!(learnt, Some(ToolCalls::Files));
+    // A native call leaves the form as it is.
+    let played = scene.play_turns(vec![sh("echo more"), text_turn("I am done with it.")]);
+    assert_eq!(played.ending.reason, ExitReason::Done);
+    let learnt = scene.settings.learn.as_ref().unwrap().remembered();
+    assert_eq!(learnt, Some(ToolCalls::Native));
 }

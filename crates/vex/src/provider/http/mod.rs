@@ -122,6 +122,11 @@ impl Provider for HttpProvider {
         block_on(&self.runtime, interrupt, answer)
     }
 
+    fn set_tool_calls(&mut self, form: ToolCalls) {
+        self.runner.model.tool_calls = form;
+        self.runner.info.tool_calls = form;
+    }
+
     fn model(&self) -> &ModelInfo {
         &self.runner.info
     }
