@@ -12,6 +12,7 @@ use serde_json::Value;
 use vik_testkit::RealAgent;
 
 use super::Attempt;
+use super::languages::Toolchains;
 use super::tasks::Task;
 use crate::repo::{self, Context as _, TaskResult};
 
@@ -78,6 +79,7 @@ pub fn attempt(
     task: &Task,
     number: u8,
     url: &str,
+    toolchains: &Toolchains,
     dir: &Path,
 ) -> TaskResult<Attempt> {
     // Always the same path: text about it stays in the server's cache between attempts, for every
@@ -103,10 +105,11 @@ pub fn attempt(
             .ok_or_else(|| format!("{agent} is not prepared"))?,
     );
     match agent {
-        Agent::Vex => vex(&mut command, task, protocol, url),
+        Agent::Vex => vex(&mut command, task, protocol, url, toolchains),
         Agent::Codex => codex(&mut command, task, url),
         Agent::Opencode => opencode_run(&mut command, task, url),
     }
+    toolchains.apply(&mut command);
     command.current_dir(&work).env("HOME", &home);
     for name in [
         "VEX_HOME",
@@ -129,12 +132,15 @@ pub fn attempt(
     let mut kept = output.stdout.clone();
     kept.extend_from_slice(&output.stderr);
     std::fs::write(&transcript, kept).context(format!("cannot write {}", transcript.display()))?;
+    // The hidden check comes last: it may add files.
+    let verified = task.is_verified(&work, toolchains);
     let mut attempt = Attempt {
         agent,
         task: task.name.clone(),
         number,
         protocol: protocol.to_owned(),
-        solved: task.is_solved(&work),
+        solved: task.is_solved(&work, toolchains),
+        verified,
         claimed: output.status.success(),
         exit_code: output.status.code(),
         turns: 0,
@@ -151,7 +157,7 @@ pub fn attempt(
     Ok(attempt)
 }
 
-fn vex(command: &mut Command, task: &Task, protocol: &str, url: &str) {
+fn vex(command: &mut Command, task: &Task, protocol: &str, url: &str, toolchains: &Toolchains) {
     // Each protocol has its own base path.
     let base = if protocol == "messages" {
         url.to_owned()
@@ -166,6 +172,10 @@ fn vex(command: &mut Command, task: &Task, protocol: &str, url: &str) {
     command.args(["--max-turns", "30", "--timeout", "5m"]);
     command.args(["--config", "verify_attempts=5"]);
     command.args(["--tools", TOOLS]);
+    // Its commands can write nowhere else but to the workspace.
+    if let Some(cache) = task.language.and_then(|language| toolchains.cache(language)) {
+        command.args(["--config", &format!("sandbox.write=[{cache:?}]")]);
+    }
     if let Some(verify) = &task.verify {
         command.args(["--verify", verify]);
     }

@@ -1,13 +1,16 @@
-//! `cargo xtask live`: vex, and other agents for comparison, on small tasks with a real model on
-//! this machine.
+//! `cargo xtask live`: vex, and other agents for comparison, on two groups of tasks with a real
+//! model on this machine.
 //!
 //! It takes long, so each finished attempt is a line in a file, and the next run continues after
 //! it.
 
 mod agents;
+mod languages;
 mod model;
+mod proof;
 mod report;
 mod tasks;
+mod venv;
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -17,10 +20,11 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use self::agents::Agent;
-use self::tasks::Task;
+use self::languages::Toolchains;
+use self::tasks::{Group, Task};
 use crate::repo::{self, Context as _, TaskResult};
 
-/// The tasks of the other agents: one of each kind.
+/// The tasks of the other agents: one of each kind of the small ones.
 const COMPARED: [&str; 5] = [
     "create-text",
     "fix-sign",
@@ -35,6 +39,9 @@ pub struct LiveArgs {
     /// Tasks to run [default: all]
     #[arg(value_name = "TASK")]
     tasks: Vec<String>,
+    /// Group of tasks to run [default: all]
+    #[arg(long, value_name = "GROUP")]
+    group: Option<Group>,
     /// Number of tries of each task by vex
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..))]
     tries: u8,
@@ -47,6 +54,9 @@ pub struct LiveArgs {
     /// Running model server, such as `http://127.0.0.1:8080` [default: install and start one]
     #[arg(long, value_name = "URL")]
     server: Option<String>,
+    /// Run no agent: check that no task counts as solved before it is, and that its solution does
+    #[arg(long)]
+    check_tasks: bool,
     /// Discard earlier results
     #[arg(long = "anew")]
     discard_results: bool,
@@ -67,6 +77,10 @@ struct Attempt {
     solved: bool,
     /// Whether the agent reported success.
     claimed: bool,
+    /// Whether the task's verify command passed afterwards; `None` without one, and in results of
+    /// older versions.
+    #[serde(default)]
+    verified: Option<bool>,
     exit_code: Option<i32>,
     turns: u64,
     input_tokens: u64,
@@ -76,21 +90,47 @@ struct Attempt {
     seconds: f64,
 }
 
+impl Attempt {
+    /// Returns whether the agent solved the task and reported it.
+    fn is_success(&self) -> bool {
+        self.solved && self.claimed
+    }
+
+    /// Returns whether the agent reported success while the verify command failed.
+    fn is_false_claim(&self) -> bool {
+        self.claimed && self.verified == Some(false)
+    }
+}
+
 pub fn run(args: &LiveArgs) -> TaskResult {
     let dir = args.dir.clone().unwrap_or_else(|| repo::target().join("live"));
     let dir = std::fs::create_dir_all(&dir)
         .and_then(|()| dir.canonicalize())
         .context(format!("cannot create {}", dir.display()))?;
+    let selected = tasks::load(args.group, &args.tasks)?;
+    if args.check_tasks {
+        return proof::run(&selected, &Toolchains::install(&dir)?, &dir.join("check-tasks"));
+    }
     let results = dir.join("results.jsonl");
     if args.discard_results {
         let _ = std::fs::remove_file(&results);
     }
-    let all = tasks::load(&args.tasks)?;
     let mut done = read(&results)?;
-    let open = remaining_attempts(args, &all, &done);
+    let mut open = remaining_attempts(args, &selected, &done);
     if !open.is_empty() {
         let server = model::serve(&dir, args.server.as_deref())?;
         let programs = agents::prepare(&dir, &args.agents)?;
+        let toolchains = Toolchains::install(&dir)?;
+        open.retain(|(_, task, number)| {
+            let lacks = task.lacks(&toolchains);
+            if let Some(language) = lacks {
+                eprintln!(
+                    "skipped: {}, try {number}: {language} is not installed",
+                    task.name
+                );
+            }
+            lacks.is_none()
+        });
         for (nth, (agent, task, number)) in open.iter().enumerate() {
             eprint!(
                 "{}/{}: {agent}, {}, try {number} … ",
@@ -98,10 +138,11 @@ pub fn run(args: &LiveArgs) -> TaskResult {
                 open.len(),
                 task.name
             );
-            let one = agents::attempt(&programs, *agent, task, *number, &server.url, &dir)?;
+            let one = agents::attempt(&programs, *agent, task, *number, &server.url, &toolchains, &dir)?;
             eprintln!(
                 "{} in {:.0} s, {} turns",
                 match (one.solved, one.claimed) {
+                    _ if one.is_false_claim() => "EXIT 0, CHECK FAILED",
                     (true, true) => "solved",
                     (true, false) => "solved, but not claimed",
                     (false, true) => "CLAIMED, NOT SOLVED",
@@ -114,7 +155,7 @@ pub fn run(args: &LiveArgs) -> TaskResult {
             done.push(one);
         }
     }
-    let table = report::table(&done, &all);
+    let table = report::tables(&done, &tasks::load(None, &[])?);
     println!("{table}");
     if args.write { report::write(&table) } else { Ok(()) }
 }

