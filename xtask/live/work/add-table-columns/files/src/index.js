@@ -1,0 +1,2 @@
+export { table } from './table.js';
+export { parseArgs } from './args.js';

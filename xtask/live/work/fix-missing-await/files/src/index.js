@@ -1,0 +1,3 @@
+export { Queue } from './queue.js';
+export { report } from './report.js';
+export { delayBefore } from './retry.js';

@@ -1,0 +1,3 @@
+export { read } from './read.js';
+export { write } from './write.js';
+export { searchLink, searchOf } from './search.js';

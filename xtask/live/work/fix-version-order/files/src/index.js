@@ -1,0 +1,2 @@
+export { compare, parse } from './version.js';
+export { newest, releasesSince } from './releases.js';
