@@ -1,0 +1,3 @@
+module example.org/gate
+
+go 1.21

@@ -1,0 +1,3 @@
+module example.org/votes
+
+go 1.21
