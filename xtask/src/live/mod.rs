@@ -20,7 +20,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use self::agents::Agent;
-use self::languages::Toolchains;
+use self::languages::{Language, Toolchains};
 use self::tasks::{Group, Task};
 use crate::repo::{self, Context as _, TaskResult};
 
@@ -109,7 +109,8 @@ pub fn run(args: &LiveArgs) -> TaskResult {
         .context(format!("cannot create {}", dir.display()))?;
     let selected = tasks::load(args.group, &args.tasks)?;
     if args.check_tasks {
-        return proof::run(&selected, &Toolchains::install(&dir)?, &dir.join("check-tasks"));
+        let toolchains = Toolchains::install(&dir, languages(&selected));
+        return proof::run(&selected, &toolchains, &dir.join("check-tasks"));
     }
     let results = dir.join("results.jsonl");
     if args.discard_results {
@@ -120,7 +121,7 @@ pub fn run(args: &LiveArgs) -> TaskResult {
     if !open.is_empty() {
         let server = model::serve(&dir, args.server.as_deref())?;
         let programs = agents::prepare(&dir, &args.agents)?;
-        let toolchains = Toolchains::install(&dir)?;
+        let toolchains = Toolchains::install(&dir, languages(&selected));
         open.retain(|(_, task, number)| {
             let lacks = task.lacks(&toolchains);
             if let Some(language) = lacks {
@@ -158,6 +159,10 @@ pub fn run(args: &LiveArgs) -> TaskResult {
     let table = report::tables(&done, &tasks::load(None, &[])?);
     println!("{table}");
     if args.write { report::write(&table) } else { Ok(()) }
+}
+
+fn languages(tasks: &[Task]) -> impl Iterator<Item = Language> {
+    tasks.iter().filter_map(|task| task.language)
 }
 
 /// Returns the remaining attempts, vex first.

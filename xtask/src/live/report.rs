@@ -145,3 +145,52 @@ pub fn write(table: &str) -> TaskResult {
     let path = repo::root().join(PAGE);
     repo::put_between(&path, MARKS, &format!("{}\n\n{table}", repo::machine()?))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tasks;
+    use super::*;
+
+    /// A line of the results before `verified` was in them, for another task.
+    fn attempt(task: &str, solved: bool, verified: Option<bool>) -> Attempt {
+        let old = r#"{"agent": "vex", "task": "", "number": 1, "protocol": "chat", "solved": false, "claimed": true,
+            "exit_code": 0, "turns": 2, "input_tokens": 100, "output_tokens": 10, "repaired": 0, "seconds": 5.0}"#;
+        Attempt {
+            task: task.to_owned(),
+            solved,
+            verified,
+            ..serde_json::from_str(old).unwrap()
+        }
+    }
+
+    #[test]
+    fn groups_have_their_own_tables() {
+        let all = tasks::load(None, &[]).unwrap();
+        let done = [
+            attempt("fix-sign", true, None),
+            attempt("fix-nil-map", true, Some(true)),
+            attempt("fix-nil-map", false, Some(true)),
+            attempt("fix-ring-order", false, Some(false)),
+        ];
+        let text = tables(&done, &all);
+        for line in [
+            "| fix-sign | 1 of 1 | 0 | unknown | 2.0 | 100 / 10 | 0.0 | 5 |",
+            "| fix-nil-map | 1 of 2 | 1 | 0 | 2.0 | 100 / 10 | 0.0 | 5 |",
+            "| **Rust** | 0 of 1 | 1 | 1 | 2.0 | 100 / 10 | 0.0 | 5 |",
+            "| **Go** | 1 of 2 | 1 | 0 | 2.0 | 100 / 10 | 0.0 | 5 |",
+            "| **all** | 1 of 3 | 2 | 1 | 2.0 | 100 / 10 | 0.0 | 5 |",
+            "| not solved | 2 | 4 | 200 / 20 | 10 |",
+            "| **all** | 3 | 6 | 300 / 30 | 15 |",
+        ] {
+            assert!(
+                text.lines().any(|found| found == line),
+                "{line} is not in:\n{text}"
+            );
+        }
+        let small = tables(&done[..1], &all);
+        assert!(
+            !small.contains("real work") && !small.contains("**Rust**"),
+            "{small}"
+        );
+    }
+}
