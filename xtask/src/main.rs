@@ -45,7 +45,7 @@ enum Task {
     Bench(bench::BenchArgs),
     /// Let a daemon work on many trivial issues, and measure what past issues cost
     Soak(soak::SoakArgs),
-    /// Run vex and other agents on small tasks with a local model
+    /// Run vex and other agents on tasks with a local model
     Live(live::LiveArgs),
     /// Build the packages of a release into target/dist
     ///

@@ -1,6 +1,6 @@
 //! Starts each agent on a task and reads its output.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -47,8 +47,8 @@ impl fmt::Display for Agent {
     }
 }
 
-/// Builds and installs the selected agents.
-pub fn prepare(dir: &Path, agents: &[Agent]) -> TaskResult<BTreeMap<Agent, PathBuf>> {
+/// Builds and installs agents.
+pub fn prepare(dir: &Path, agents: &BTreeSet<Agent>) -> TaskResult<BTreeMap<Agent, PathBuf>> {
     let program = |agent| match agent {
         Agent::Vex => repo::release("vex", "vex"),
         Agent::Codex => {

@@ -12,6 +12,7 @@ mod report;
 mod tasks;
 mod venv;
 
+use std::collections::BTreeSet;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::PathBuf;
@@ -120,7 +121,6 @@ pub fn run(args: &LiveArgs) -> TaskResult {
     let mut open = remaining_attempts(args, &selected, &done);
     if !open.is_empty() {
         let server = model::serve(&dir, args.server.as_deref())?;
-        let programs = agents::prepare(&dir, &args.agents)?;
         let toolchains = Toolchains::install(&dir, languages(&selected));
         open.retain(|(_, task, number)| {
             let lacks = task.lacks(&toolchains);
@@ -132,6 +132,8 @@ pub fn run(args: &LiveArgs) -> TaskResult {
             }
             lacks.is_none()
         });
+        let due: BTreeSet<_> = open.iter().map(|(agent, _, _)| *agent).collect();
+        let programs = agents::prepare(&dir, &due)?;
         for (nth, (agent, task, number)) in open.iter().enumerate() {
             eprint!(
                 "{}/{}: {agent}, {}, try {number} … ",
