@@ -20,8 +20,6 @@ use crate::repo::{self, Context as _, TaskResult};
 const MODEL: &str = "qwen2.5-coder-1.5b";
 /// The open agent that is compared with vex and Codex, and its version.
 const OPENCODE: &str = "opencode-ai@1.18.33";
-/// The tools that vex offers to the model, which gets lost among more.
-const TOOLS: &str = "read_file,list_dir,search_files,write_file,edit_file,run_command";
 /// The timeout of an attempt, in seconds.
 const TIMEOUT_S: u64 = 600;
 
@@ -168,10 +166,8 @@ fn vex(command: &mut Command, task: &Task, protocol: &str, url: &str, toolchains
     command.args(["--config", &format!("providers.live.protocol={protocol:?}")]);
     command.args(["--config", &format!("providers.live.base_url={base:?}")]);
     command.args(["--config", &format!("models.{MODEL:?}.context_window=32768")]);
-    command.args(["--config", &format!("models.{MODEL:?}.tool_calls=\"text\"")]);
     command.args(["--max-turns", "30", "--timeout", "5m"]);
-    command.args(["--config", "verify_attempts=5"]);
-    command.args(["--tools", TOOLS]);
+    command.args(["--config", "verify_attempts=6"]);
     // Its commands can write nowhere else but to the workspace.
     if let Some(cache) = task.language.and_then(|language| toolchains.cache(language)) {
         command.args(["--config", &format!("sandbox.write=[{cache:?}]")]);
