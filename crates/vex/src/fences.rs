@@ -38,43 +38,48 @@ pub(crate) fn description(whole_files: bool) -> &'static str {
 }
 
 const WHOLE_FILES: &str = "\
-To create or change a file, write its path on a line of its own, and after it its whole new content in a fence:
+To create or change a file, write its path on a line of its own, and after it its whole new content in a fence. A file keeps \
+everything that you do not want to change. For example, a new greet.py in the folder app:
 
-path/to/file
+app/greet.py
 ```
-all lines of the file
+def greet(name):
+    return \"Hello, \" + name
 ```
 
-To run a command, such as to move or delete a file, write it in a fence marked sh:
+To move or delete a file, to commit, to count or to search, write shell commands in a fence marked sh. They run one after the \
+other, without a person who could answer or edit:
 
 ```sh
 mv old.txt new.txt
+grep -c word new.txt > count.txt
 ```
 
-Say in one sentence what is to be changed, then write all files and commands that the task needs.
+Say in one sentence what is to be changed. Then write all files and commands that the task needs, and nothing else.
 ";
 
 const BLOCKS: &str = "\
 To change a file, write its path on a line of its own, and after it a fence with the lines to find, exactly as in the file, and \
-the lines that replace them:
+the lines that replace them. For example, in greet.py in the folder app:
 
-path/to/file
+app/greet.py
 ```
 <<<<<<< SEARCH
-old lines
+    return \"Hello\"
 =======
-new lines
+    return \"Hello, \" + name
 >>>>>>> REPLACE
 ```
 
-To create a file, write its path and its whole content in a fence. To run a command, such as to move or delete a file, write it \
-in a fence marked sh:
+To create a file, write its path and its whole content in a fence. To move or delete a file, to commit, to count or to search, \
+write shell commands in a fence marked sh. They run one after the other, without a person who could answer or edit:
 
 ```sh
 mv old.txt new.txt
+grep -c word new.txt > count.txt
 ```
 
-Say in one sentence what is to be changed, then write all blocks and commands that the task needs.
+Say in one sentence what is to be changed. Then write all blocks and commands that the task needs, and nothing else.
 ";
 
 /// A part of an answer.
@@ -263,7 +268,14 @@ impl<'a> Fence<'a> {
             },
         };
         if SHELLS.contains(&mark) && !named.is_some_and(is_script) {
-            return (!content.trim().is_empty()).then(|| vec![Part::Command(self.content)]);
+            // The mark once more, as the first line.
+            let first = self.content.lines().next().unwrap_or_default().trim();
+            let line = if SHELLS.contains(&first) {
+                &self.content[self.content.find('\n')? + 1..]
+            } else {
+                self.content
+            };
+            return (!line.trim().is_empty()).then(|| vec![Part::Command(line)]);
         }
         let path = named.or(only_file.filter(|_| !mark.is_empty()))?;
         if content.contains(SEARCH) {

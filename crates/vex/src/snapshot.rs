@@ -72,12 +72,14 @@ impl Snapshot {
         Ok(snapshot)
     }
 
-    /// Returns whether the files differ from the kept ones.
+    /// Returns the state of the present files and of the branch: the same text for the same state.
     ///
     /// # Errors
     /// When git fails.
-    pub fn has_changed(&self) -> Result<bool, SnapshotError> {
-        Ok(self.current()? != self.tree)
+    pub fn state(&self) -> Result<String, SnapshotError> {
+        let head = self.repository.as_ref().and_then(|_| Repository::of(&self.root));
+        let head = head.map(|repository| repository.head).unwrap_or_default();
+        Ok(format!("{} {head}", self.current()?))
     }
 
     /// Returns the tree of the present files.
@@ -240,14 +242,14 @@ mod tests {
         sh(dir.path(), FILES);
         let before = listing(dir.path());
         let snapshot = Snapshot::take(dir.path()).unwrap();
-        assert!(!snapshot.has_changed().unwrap());
+        assert_eq!(snapshot.current().unwrap(), snapshot.tree);
         sh(dir.path(), CHANGES);
-        assert!(snapshot.has_changed().unwrap());
+        assert_ne!(snapshot.current().unwrap(), snapshot.tree);
         snapshot.restore().unwrap();
         // What git ignores stays as it is.
         fs::remove_file(dir.path().join("out/p")).unwrap();
         assert_eq!(listing(dir.path()), before);
-        assert!(!snapshot.has_changed().unwrap());
+        assert_eq!(snapshot.current().unwrap(), snapshot.tree);
         assert!(!dir.path().join("new").exists());
         assert_eq!(fs::read(dir.path().join("a.txt")).unwrap(), b"a\r\n");
         assert_eq!(

@@ -36,7 +36,7 @@ use crate::interrupt::Interrupt;
 use crate::provider::learned::{LearnedForm, shown_by};
 use crate::provider::{Progress, Provider, ProviderError, Request};
 use crate::session::{Entry, Session};
-use crate::tools::Toolbox;
+use crate::tools::{Attachments, Toolbox};
 
 /// How a run ended, and why if it failed.
 #[derive(Debug, PartialEq, Eq)]
@@ -142,8 +142,8 @@ struct Agent<'a> {
     learn: Option<LearnedForm>,
     /// The last result of the check, until the model is shown it.
     last_check: Option<ToolResult>,
-    /// The only file that the model was shown: a fence without a path is its content.
-    only_file: Option<String>,
+    /// The files that the first message shows.
+    shown: Attachments,
     /// What the calls of the last answer did.
     answer: AnswerEffect,
 }
@@ -186,7 +186,7 @@ impl<'a> Agent<'a> {
             learn: run.settings.learn.clone(),
             samples: Samples::new(run.settings.more_tries),
             last_check: None,
-            only_file: None,
+            shown: Attachments::default(),
             answer: AnswerEffect::default(),
             run,
         }
@@ -250,11 +250,7 @@ impl<'a> Agent<'a> {
             return ControlFlow::Continue(());
         }
         let turn = if self.writes_fences() {
-            fences::read(
-                turn,
-                self.only_file.as_deref(),
-                self.run.session.history().answers(),
-            )
+            fences::read(turn, self.only_file(), self.run.session.history().answers())
         } else {
             turn
         };
@@ -268,6 +264,9 @@ impl<'a> Agent<'a> {
         if calls.is_empty() {
             self.finish(stop, text.trim())?;
         } else {
+            if self.writes_fences() && self.refuse_loss(&calls)?.is_fresh() {
+                return ControlFlow::Continue(());
+            }
             self.call(&calls)?;
             if self.writes_fences() && self.end_sample()?.is_fresh() {
                 return ControlFlow::Continue(());

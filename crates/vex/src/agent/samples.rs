@@ -8,9 +8,11 @@ use super::finish::RetryBudget;
 use super::loop_detector::LoopDetector;
 use super::workspace::described;
 use super::{Agent, Ending};
+use crate::conversation::ToolCall;
 use crate::events::ExitReason;
 use crate::session::Entry;
 use crate::snapshot::Snapshot;
+use crate::tools::{Attachment, Tool as _, WriteFile, has_word};
 
 /// How often a try may start afresh, beside those after a failed check.
 const MAX_FRESH_STARTS: u32 = 4;
@@ -19,6 +21,21 @@ const TEMPERATURE: f32 = 0.8;
 
 /// How much of the error of a call is repeated, in bytes.
 const MAX_ERROR: usize = 1000;
+
+/// Words before the name of a definition, in the usual languages.
+const DEFINERS: [&str; 11] = [
+    "def",
+    "class",
+    "fn",
+    "func",
+    "function",
+    "struct",
+    "enum",
+    "trait",
+    "interface",
+    "impl",
+    "module",
+];
 
 /// What follows an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +57,8 @@ impl SampleEnd {
 pub(super) struct Samples {
     /// The files before the first change, if a try returns to them.
     snapshot: Option<Snapshot>,
+    /// The state of the files at the start of the sample, if files are kept.
+    files: Option<String>,
     /// The number of the try, from 1.
     attempt: u32,
     /// The number of all tries.
@@ -54,11 +73,17 @@ impl Samples {
     pub(super) fn new(more_tries: u32) -> Self {
         Self {
             snapshot: None,
+            files: None,
             attempt: 1,
             tries: more_tries.saturating_add(1),
             fresh_starts: 0,
             is_other: false,
         }
+    }
+
+    /// Returns the state of the present files, if files are kept.
+    fn current_files(&self) -> Option<String> {
+        self.snapshot.as_ref()?.state().ok()
     }
 
     /// Returns the temperature of the next request, if it differs from the usual one.
@@ -97,6 +122,7 @@ impl Agent<'_> {
             self.last_check = Some(result);
         }
         self.called_since_check = false;
+        self.samples.files = self.samples.current_files();
         let text = self.described();
         self.record_entry(Entry::Environment { text })
     }
@@ -106,7 +132,8 @@ impl Agent<'_> {
     pub(super) fn end_sample(&mut self) -> ControlFlow<Ending, SampleEnd> {
         let settings = self.run.settings;
         let answer = &self.answer;
-        if !answer.changed && !answer.succeeded {
+        let has_changed = answer.changed || self.has_changed_files();
+        if !has_changed && !answer.succeeded {
             let error = answer.error.trim();
             let note = format!(
                 "Your last answer changed nothing: {}",
@@ -118,7 +145,7 @@ impl Agent<'_> {
         let Some(verify) = settings.verify.as_ref().filter(|_| settings.output.is_none()) else {
             return ControlFlow::Continue(SampleEnd::Continued);
         };
-        if !answer.changed && !self.has_changed_files() {
+        if !has_changed {
             // It only looked.
             return ControlFlow::Continue(SampleEnd::Continued);
         }
@@ -131,13 +158,11 @@ impl Agent<'_> {
         ControlFlow::Continue(SampleEnd::Fresh)
     }
 
-    /// Returns whether the workspace differs from that at the start of the try; `true` if that is
+    /// Returns whether the workspace differs from that at the start of the sample; `true` if that is
     /// not known.
     pub(super) fn has_changed_files(&self) -> bool {
-        self.samples
-            .snapshot
-            .as_ref()
-            .is_none_or(|snapshot| snapshot.has_changed().unwrap_or(true))
+        let samples = &self.samples;
+        samples.files.is_none() || samples.current_files() != samples.files
     }
 
     /// Starts afresh after a failed check. Every second time the files return to their first state:
@@ -213,6 +238,7 @@ impl Agent<'_> {
         self.called_since_check = !self.writes_fences();
         self.run.tools.plan().set(Vec::new());
         self.run.tools.forget_files();
+        self.samples.files = self.samples.current_files();
         if self.writes_fences() {
             let text = self.described();
             self.record_entry(Entry::Environment { text })?;
@@ -227,8 +253,66 @@ impl Agent<'_> {
         let run = &self.run;
         let check = run.settings.verify.as_ref().zip(self.last_check.as_ref());
         let task = run.session.history().prompts().join("\n");
-        let (text, only_file) = described(run.tools, &task, check, run.journal, run.interrupt);
-        self.only_file = only_file;
+        let (text, files) = described(run.tools, &task, check, run.journal, run.interrupt);
+        self.shown = files;
         text
     }
+
+    /// Returns the path of the only file, to which a fence without a path belongs.
+    pub(super) fn only_file(&self) -> Option<&str> {
+        match (&self.shown.shown[..], &self.shown.others[..]) {
+            ([only], []) => Some(&only.path),
+            _ => None,
+        }
+    }
+
+    /// Starts afresh instead of running calls that would remove a definition without need: a small
+    /// model that writes a whole file often leaves out what it did not change.
+    pub(super) fn refuse_loss(&mut self, calls: &[ToolCall]) -> ControlFlow<Ending, SampleEnd> {
+        let task = self.run.session.history().prompts().join("\n");
+        let Some((path, name)) = lost_definition(calls, &self.shown.shown, &task) else {
+            return ControlFlow::Continue(SampleEnd::Continued);
+        };
+        let reason = format!("the answer leaves out `{name}` of {path}");
+        let note = format!(
+            "Your last answer was not used: it left out `{name}` of {path}, which the task does not ask to remove. Write the \
+             whole file, with everything that stays."
+        );
+        self.start_other_sample(&reason, &note)?;
+        ControlFlow::Continue(SampleEnd::Fresh)
+    }
+}
+
+/// Returns a file and a definition in it that is in no file after these calls, although the task does
+/// not name it.
+fn lost_definition<'a>(
+    calls: &[ToolCall],
+    shown: &'a [Attachment],
+    task: &str,
+) -> Option<(&'a str, &'a str)> {
+    let written = calls.iter().filter(|call| call.tool == WriteFile::NAME);
+    let written: Vec<(&str, &str)> = written
+        .filter_map(|call| {
+            let input = call.input.json()?;
+            Some((input["path"].as_str()?, input["content"].as_str()?))
+        })
+        .collect();
+    let replaced = |file: &&Attachment| written.iter().any(|(path, _)| *path == file.path);
+    shown.iter().filter(replaced).find_map(|file| {
+        let stays =
+            |name: &str| written.iter().any(|(_, content)| has_word(content, name)) || has_word(task, name);
+        let lost = definitions(&file.content).find(|name| !stays(name))?;
+        Some((file.path.as_str(), lost))
+    })
+}
+
+/// Returns the names that a file defines.
+fn definitions(content: &str) -> impl Iterator<Item = &str> {
+    content.lines().filter_map(|line| {
+        let mut words = line
+            .split(|c: char| !(c.is_alphanumeric() || c == '_'))
+            .filter(|word| !word.is_empty());
+        words.by_ref().take(4).find(|word| DEFINERS.contains(word))?;
+        words.next().filter(|name| name.len() > 1)
+    })
 }

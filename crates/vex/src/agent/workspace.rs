@@ -16,22 +16,22 @@ const MAX_FILES: usize = 12 * 1024;
 /// The maximum size of the list of files that are not shown, in bytes.
 const MAX_OTHERS: usize = 1000;
 
-/// Describes the workspace with its files, and how the check failed, and returns the path of the
-/// only file if there is just one.
+/// Describes the workspace with its files, and how the check failed, and returns the files.
 pub(crate) fn described(
     tools: &Toolbox,
     task: &str,
     check: Option<(&Verify, &ToolResult)>,
     journal: &Journal,
     interrupt: &Interrupt,
-) -> (String, Option<String>) {
+) -> (String, Attachments) {
     let mut text = environment(tools.root().path(), tools.permission());
     let output = check.map_or("", |(_, result)| result.output.as_str());
-    let Attachments { shown, others } = tools.attachments(task, output, MAX_FILES, journal, interrupt);
+    let files = tools.attachments(task, output, MAX_FILES, journal, interrupt);
+    let Attachments { shown, others } = &files;
     if !shown.is_empty() {
         text.push_str("\nThe files, whole:\n");
     }
-    for file in &shown {
+    for file in shown {
         let _ = writeln!(text, "\n{}\n{}", file.path, fenced("", &file.content));
     }
     if !others.is_empty() {
@@ -51,9 +51,5 @@ pub(crate) fn described(
             Verify::ended(result)
         );
     }
-    let only_file = match (&shown[..], &others[..]) {
-        ([only], []) => Some(only.path.clone()),
-        _ => None,
-    };
-    (text, only_file)
+    (text, files)
 }

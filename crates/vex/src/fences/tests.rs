@@ -97,6 +97,7 @@ fn search_and_replace_blocks_become_edits() {
 fn shell_script_is_a_file_if_it_has_a_path() {
     assert!(calls("count.sh\n```sh\nwc -l \"$1\"\n```", None)[0].contains("write_file"));
     assert!(calls("```sh\nsh count.sh\n```", None)[0].contains("run_command"));
+    assert!(calls("```sh\nsh\nls\n```", None)[0].ends_with(r#"{"command":"ls"}"#));
     assert!(calls("Run it:\n```bash\nsh count.sh\n```", None)[1].contains("run_command"));
 }
 

@@ -177,7 +177,7 @@ fn names(text: &str, path: &str) -> bool {
 }
 
 /// Returns whether a text contains a word that no letter, digit or underscore continues.
-fn has_word(text: &str, word: &str) -> bool {
+pub(crate) fn has_word(text: &str, word: &str) -> bool {
     let continues = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(word)
         .any(|(at, _)| !text[..at].ends_with(continues) && !text[at + word.len()..].starts_with(continues))

@@ -46,7 +46,7 @@ pub use policy::Policy;
 pub use root::{Root, RootError};
 pub use rules::{Rule, RuleError, Rules, ToolName};
 
-pub(crate) use attachments::Attachments;
+pub(crate) use attachments::{Attachment, Attachments, has_word};
 pub(crate) use command::RunCommand;
 pub(crate) use files::{EditFile, WriteFile};
 pub(crate) use output::{RunOutcome, ToolError, WriteOutcome};

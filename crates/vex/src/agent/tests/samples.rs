@@ -205,3 +205,41 @@ fn unknown_model_that_writes_calls_as_text_writes_files_from_then_on() {
     let learnt = scene.settings.learn.as_ref().unwrap().remembered();
     assert_eq!(learnt, Some(ToolCalls::Native));
 }
+
+#[test]
+fn whole_file_that_leaves_out_a_definition_is_another_sample() {
+    let mut scene = scene(|settings| settings.verify = Some(Verify::new("grep -q is_even a.py")));
+    scene.task = "Add is_even to a.py, and remove old.".to_owned();
+    let before = "def double(n):\n    return 2 * n\n\ndef old():\n    pass\n";
+    std::fs::write(scene.work().join("a.py"), before).unwrap();
+    let file = |content: &str| text_turn(&format!("a.py\n```python\n{content}\n```"));
+    let played = scene.play_turns(vec![
+        file("def is_even(n):\n    return n % 2 == 0"),
+        file("def double(n):\n    return 2 * n\n\ndef is_even(n):\n    return n % 2 == 0"),
+    ]);
+    assert_eq!(played.ending.reason, ExitReason::Done);
+    assert!(only_message(&played, 1).contains("it left out `double` of a.py"));
+    assert_eq!(played.events("tool_call").count(), 1);
+}
+
+#[test]
+fn failing_command_that_changed_a_file_is_checked() {
+    let scene = scene(|_| {});
+    let played = scene.play_turns(vec![text_turn("```sh\necho right > a.txt; false\n```")]);
+    assert_eq!(played.ending.reason, ExitReason::Done);
+}
+
+#[test]
+fn commit_is_a_change() {
+    let mut scene =
+        scene(|settings| settings.verify = Some(Verify::new("test -z \"$(git status --porcelain)\"")));
+    scene.task = "Commit a.txt.".to_owned();
+    let git = "git init -q .; git config user.name n; git config user.email e@e; git commit -q --allow-empty -m one";
+    let done = std::process::Command::new("sh")
+        .args(["-ec", git])
+        .current_dir(scene.work())
+        .status();
+    assert!(done.unwrap().success());
+    let played = scene.play_turns(vec![text_turn("```sh\ngit add a.txt && git commit -qm two\n```")]);
+    assert_eq!(played.ending.reason, ExitReason::Done);
+}
