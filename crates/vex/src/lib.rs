@@ -9,7 +9,8 @@
 //! [`provider::replay`], a recorded conversation); [`tool_call_repair`] finds the calls that a
 //! model wrote as text; [`tools`] run every call in the same way (definition, validation,
 //! permission, run, bounded result); [`agent`] is the loop over both; [`session`] is the log from
-//! which a conversation resumes; [`events`] is the output of a run; [`config`] records the origin
+//! which a conversation resumes; [`skills`] are instructions that the model loads when a task needs
+//! them; [`events`] is the output of a run; [`config`] records the origin
 //! of each setting.
 
 #![forbid(unsafe_code)]
@@ -31,6 +32,7 @@ pub mod plan;
 pub mod provider;
 pub mod redact;
 pub mod session;
+pub mod skills;
 mod snapshot;
 pub mod tools;
 

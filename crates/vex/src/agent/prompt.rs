@@ -45,16 +45,23 @@ and, if there is a check, how that fails.
 
 const PLAN: &str = "- Keep a plan with update_plan when the task has more than a few steps.\n";
 
-/// Returns the system prompt: how to work, and the project's instructions from the files
-/// `instructions` of the workspace `cwd`.
+/// Returns the system prompt: how to work, the `catalogue` of skills, and the project's
+/// instructions from the files `instructions` of the workspace `cwd`.
 ///
 /// It is made once for a conversation and then stays the same. The system prompts of all
 /// conversations about one project are identical, so that providers can cache them: text that
 /// differs between conversations is in [`environment`], after the task.
-pub fn system(cwd: &Path, instructions: &[&str], tools: &[ToolDefinition], writes_fences: bool) -> String {
+pub fn system(
+    cwd: &Path,
+    instructions: &[&str],
+    tools: &[ToolDefinition],
+    catalogue: &str,
+    writes_fences: bool,
+) -> String {
     let work = if writes_fences { WORK_IN_FENCES } else { WORK };
     let plans = tools.iter().any(|tool| tool.name == UpdatePlan::NAME);
     let mut text = work.replace("{PLAN}", if plans { PLAN } else { "" });
+    text.push_str(&redact(catalogue));
     let mut left = MAX_INSTRUCTIONS;
     let mut seen: Vec<String> = Vec::new();
     for name in instructions {
@@ -160,7 +167,7 @@ mod tests {
 
     fn of(dir: &Path) -> String {
         let tools = Toolbox::new(Root::open(dir, false).unwrap(), Permission::WorkspaceWrite);
-        system(dir, &["AGENTS.md", "CLAUDE.md"], tools.definitions(), false)
+        system(dir, &["AGENTS.md", "CLAUDE.md"], tools.definitions(), "", false)
     }
 
     #[test]
@@ -172,7 +179,11 @@ mod tests {
         assert_eq!(text, of(dir.path()));
         assert!(!text.contains("AGENTS.md"));
         assert!(text.contains(PLAN));
-        assert_eq!(system(dir.path(), &[], &[], false), text.replace(PLAN, ""));
+        let catalogue = "\nSkills: …\n";
+        assert_eq!(
+            system(dir.path(), &[], &[], catalogue, false),
+            text.replace(PLAN, "") + catalogue
+        );
         let other = tempfile::tempdir().unwrap();
         assert_eq!(text, of(other.path()), "the prompt does not depend on the folder");
     }

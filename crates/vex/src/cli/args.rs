@@ -136,6 +136,15 @@ pub struct ExecArgs {
     )]
     pub messages: bool,
 
+    /// Folder of a skill that the model can load, in addition to those of the user and of trusted
+    /// projects; can be repeated
+    #[arg(long, value_name = "PATH", help_heading = "Skills", value_hint = ValueHint::DirPath)]
+    pub skill: Vec<PathBuf>,
+
+    /// Use no skills except those of --skill
+    #[arg(long, help_heading = "Skills")]
+    pub no_skills: bool,
+
     /// Maximum number of turns (answers of the model) [default: 200]
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub max_turns: Option<NonZeroU32>,
@@ -251,6 +260,7 @@ impl ExecArgs {
         set("second_look", self.second_look.then_some(Value::Boolean(true)));
         set("output_schema", path(&self.output_schema));
         set("no_session", self.no_session.then_some(Value::Boolean(true)));
+        set("skills", self.no_skills.then_some(Value::Boolean(false)));
         self.choice.load(flags)
     }
 }
@@ -292,6 +302,9 @@ mod tests {
         "scope-env",
         "ask",
         "messages",
+        "skill",
+        // The opposite of the key `skills`.
+        "no-skills",
     ];
 
     #[test]
@@ -321,6 +334,7 @@ mod tests {
             timeout: "90s".parse().ok(),
             second_look: true,
             no_session: true,
+            no_skills: true,
             ..ExecArgs::default()
         };
         let loaded = args.load().unwrap();
@@ -339,5 +353,6 @@ mod tests {
         assert_eq!(shown("timeout"), "\"1m30s\" --timeout");
         assert_eq!(shown("second_look"), "true --second-look");
         assert_eq!(shown("no_session"), "true --no-session");
+        assert_eq!(shown("skills"), "false --no-skills");
     }
 }

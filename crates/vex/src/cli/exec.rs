@@ -3,7 +3,7 @@
 use super::args::ExecArgs;
 use super::output::with_source;
 use super::provider::{OpenedProvider, REPLAY, RecordingArgs, open_provider};
-use super::{chat, models, output, prompt};
+use super::{chat, models, output, prompt, skills};
 use crate::agent::limits::Limits;
 use crate::agent::output::{OutputSchema, OutputSchemaError};
 use crate::agent::prompt::{environment, system};
@@ -17,6 +17,7 @@ use crate::inbox::Inbox;
 use crate::interrupt::Interrupt;
 use crate::provider::{ProviderError, catalog};
 use crate::session::{Head, Origin, Session, SessionError, SessionId, Store};
+use crate::skills::Skills;
 use crate::tools::{Permission, Policy, Root, Rules, Toolbox};
 
 pub(super) fn run(args: &ExecArgs) -> ExitReason {
@@ -91,8 +92,17 @@ fn work(args: &ExecArgs, journal: &Journal, interrupt: &Interrupt) -> Ending {
     } else {
         (None, None)
     };
+    let found = match &root {
+        Ok(root) => skills::load(&args.skill, &settings, root.path()),
+        Err(_) => Ok(Skills::default()),
+    };
+    let (found, unusable) = match found {
+        Ok(found) => (found, None),
+        Err(error) => (Skills::default(), Some(error)),
+    };
     let policy = Policy {
         asker,
+        skills: found,
         ..policy(&settings)
     };
     let tools = root.map(|root| Toolbox::new(root, policy));
@@ -114,10 +124,14 @@ fn work(args: &ExecArgs, journal: &Journal, interrupt: &Interrupt) -> Ending {
     for warning in &warnings {
         journal.warning(warning);
     }
+    if let Some(error) = unusable {
+        return config(error.to_string());
+    }
     let tools = match tools {
         Ok(tools) => tools,
         Err(error) => return config(with_source(&error)),
     };
+    skills::report(journal, tools.skills());
     if let Some(Err(why)) = sandbox {
         return config(why);
     }
@@ -149,10 +163,12 @@ fn work(args: &ExecArgs, journal: &Journal, interrupt: &Interrupt) -> Ending {
     };
     let instructions: Vec<&str> = settings.instructions.iter().map(String::as_str).collect();
     let writes_fences = provider_in_use.model().tool_calls.in_fences();
+    let catalogue = skills::catalogue(journal, &tools, provider_in_use.model().context_window);
     let system = system(
         tools.root().path(),
         &instructions,
         tools.definitions(),
+        &catalogue,
         writes_fences,
     );
     // In fences, the agent describes the workspace with its files.
@@ -216,6 +232,7 @@ pub(super) fn policy(settings: &Settings) -> Policy {
         sandbox_required: settings.sandbox.require,
         hide_env: catalog::key_variables(&settings.providers),
         pass_env: settings.env_pass.clone(),
+        skills: Skills::default(),
     }
 }
 

@@ -10,6 +10,7 @@ mod output;
 mod prompt;
 mod provider;
 mod sessions;
+mod skills;
 
 use std::process::ExitCode;
 
@@ -20,6 +21,7 @@ pub use config::{ConfigArgs, ConfigVerb};
 pub use doctor::DoctorArgs;
 pub use models::ModelsArgs;
 pub use sessions::{SessionsArgs, SessionsVerb};
+pub use skills::SkillsArgs;
 
 use crate::events::ExitReason;
 
@@ -65,6 +67,8 @@ pub enum VexCommand {
     Config(ConfigArgs),
     /// List the sessions that `vex exec --resume ID` can resume
     Sessions(SessionsArgs),
+    /// List the skills that the model can load, with their origins
+    Skills(SkillsArgs),
     /// Generate shell completions
     Completions {
         /// Shell
@@ -80,6 +84,7 @@ pub fn run(args: VexArgs) -> ExitCode {
         VexCommand::Doctor(args) => doctor::run(&args),
         VexCommand::Config(args) => config::run(&args),
         VexCommand::Sessions(args) => sessions::run(&args),
+        VexCommand::Skills(args) => skills::run(&args),
         VexCommand::Completions { shell } => completions(shell),
     };
     ExitCode::from(reason.code())

@@ -85,6 +85,8 @@ pub const KEYS: &[Key] = &[
     key("second_look", ValueKind::Switch),
     key("output_schema", ValueKind::Text),
     key("instructions", ValueKind::List),
+    key("skills", ValueKind::Switch),
+    key("trusted_projects", ValueKind::List),
     key("context.soft", ValueKind::Integer),
     key("context.hard", ValueKind::Integer),
     key("retry.max_tries", ValueKind::Integer),

@@ -16,7 +16,14 @@ use super::{ConfigError, LoadedConfig, Settings};
 const MAX_BYTES: u64 = 1024 * 1024;
 
 /// Lists to which each layer adds.
-const GROWING: &[&str] = &["allow", "deny", "hooks", "env_pass", "sandbox.write"];
+const GROWING: &[&str] = &[
+    "allow",
+    "deny",
+    "hooks",
+    "env_pass",
+    "sandbox.write",
+    "trusted_projects",
+];
 
 /// The origin of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +42,8 @@ impl fmt::Display for Origin {
             Self::File(path) => write!(f, "{}", path.display()),
             Self::Variable(name) => write!(f, "${name}"),
             Self::Override => f.write_str("--config"),
+            // The flag only switches it off.
+            Self::Flag("skills") => f.write_str("--no-skills"),
             Self::Flag(key) => write!(f, "--{}", key.replace('_', "-")),
         }
     }

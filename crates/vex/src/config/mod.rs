@@ -2,7 +2,8 @@
 //!
 //! Layers, later ones win: the defaults, `/etc/vex/config.toml`, the user's `config.toml`,
 //! variables of the environment (`VEX_*`), `--config KEY=VALUE`, flags. Lists of what may or must
-//! not be done (`allow`, `deny`, `hooks`, `env_pass`, `sandbox.write`) grow from layer to layer.
+//! not be done (`allow`, `deny`, `hooks`, `env_pass`, `sandbox.write`, `trusted_projects`) grow from
+//! layer to layer.
 //! `.vex/config.toml` in the workspace is untrusted: it is applied last and can only narrow
 //! (`project`).
 
@@ -90,6 +91,10 @@ pub struct Settings {
     pub output_schema: Option<PathBuf>,
     /// Files in the workspace with instructions for the model.
     pub instructions: Vec<String>,
+    /// Whether the model can load the skills of the user and of trusted projects.
+    pub skills: bool,
+    /// Folders of projects, or above projects, whose own skills the model can load.
+    pub trusted_projects: Vec<PathBuf>,
     /// The fill levels of the model's context at which older parts are shortened.
     pub context: ContextSettings,
     /// When and how often a failed request is retried.
@@ -130,6 +135,8 @@ impl Default for Settings {
             second_look: false,
             output_schema: None,
             instructions: ["AGENTS.md", "CLAUDE.md"].map(str::to_owned).into(),
+            skills: true,
+            trusted_projects: Vec::new(),
             context: ContextSettings::default(),
             retry: RetrySettings::default(),
             deadlines: Deadlines::default(),

@@ -1,8 +1,8 @@
 //! The settings of the workspace. Their author is the author of the code there, so they can only
 //! narrow.
 //!
-//! Accepted are `deny`, limits that are lower than the user's own, and `instructions` (paths in the
-//! workspace). All other keys are ignored with a warning: a cloned repository must not choose where
+//! Accepted are `deny`, limits that are lower than the user's own, `skills = false`, and
+//! `instructions` (paths in the workspace). All other keys are ignored with a warning: a cloned repository must not choose where
 //! code is sent, what may run, or hooks.
 
 use std::path::{Component, Path, PathBuf};
@@ -63,6 +63,7 @@ pub(super) fn narrow(
             "max_turns" => lower(&mut settings.max_turns, given.max_turns),
             "max_tokens" => lower_limit(&mut settings.max_tokens, given.max_tokens),
             "max_usd" => lower_limit(&mut settings.max_usd, given.max_usd),
+            "skills" => lower(&mut settings.skills, given.skills),
             "timeout" => lower_limit(&mut settings.timeout, given.timeout),
             _ => {
                 warn(format!(

@@ -22,7 +22,9 @@ use serde_json::Value;
 use deltas::Deltas;
 pub use exit::ExitReason;
 use text::Text;
-pub use types::{CommandRun, Commit, Compacted, Evidence, Question, SessionStart, VerifyRun, json_schema};
+pub use types::{
+    CommandRun, Commit, Compacted, Evidence, ListedSkill, Question, SessionStart, VerifyRun, json_schema,
+};
 use types::{DeltaKind, End, Envelope, Event};
 
 use crate::conversation::{Arguments, ToolCall, ToolResult, Usage};
@@ -147,6 +149,11 @@ impl Journal {
     /// Emits the start of the run.
     pub fn session_start(&self, start: &SessionStart<'_>) {
         self.inner().emit(&Event::SessionStart(start));
+    }
+
+    /// Emits the skills that the model can load.
+    pub fn skills(&self, skills: &[ListedSkill<'_>]) {
+        self.inner().emit(&Event::Skills { skills });
     }
 
     /// Emits a message of the model.

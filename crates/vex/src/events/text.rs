@@ -109,6 +109,11 @@ impl Text {
                     None => Ok(()),
                 }
             }
+            Event::Skills { skills } => {
+                let names: Vec<&str> = skills.iter().map(|skill| skill.name).collect();
+                let line = shortened(&format!("skills: {}", names.join(", ")), self.width);
+                writeln!(out, "{}", self.paint(DIM, &line))
+            }
             Event::Message { text } => writeln!(out, "\n{}", clean(text).trim_end()),
             Event::Reasoning { text } => {
                 writeln!(out)?;

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::ExitReason;
 use crate::conversation::Usage;
 use crate::plan::Step;
+use crate::skills::SkillOrigin;
 
 /// What the run did.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
@@ -78,6 +79,19 @@ pub struct SessionStart<'a> {
     pub forked_from: Option<&'a str>,
 }
 
+/// A skill that the model can load, for `skills`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ListedSkill<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Who chose it.
+    pub origin: SkillOrigin,
+    /// Its folder.
+    pub path: String,
+    /// The SHA-256 of its SKILL.md, in hex.
+    pub sha256: &'a str,
+}
+
 /// A call that waits for an answer on stdin, for `ask`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Question {
@@ -129,6 +143,11 @@ pub(super) enum DeltaKind {
 pub(super) enum Event<'a> {
     /// The run started.
     SessionStart(&'a SessionStart<'a>),
+    /// Skills that the model can load. Follows `session_start`, if there are any.
+    Skills {
+        /// The skills, in the order of their origin and name.
+        skills: &'a [ListedSkill<'a>],
+    },
     /// The model sent text.
     Message {
         /// The text.

@@ -10,6 +10,7 @@ mod git;
 mod glob;
 mod hooks;
 mod input;
+mod load_skill;
 mod memory;
 mod output;
 mod parallel;
@@ -36,6 +37,7 @@ use tool_call_repair::tool_name;
 use crate::interrupt::Interrupt;
 use crate::plan::Plan;
 use crate::redact::redact;
+use crate::skills::Skills;
 use memory::FileMemory;
 
 pub use definition::{Need, ToolDefinition};
@@ -49,6 +51,7 @@ pub use rules::{Rule, RuleError, Rules, ToolName};
 pub(crate) use attachments::{Attachment, Attachments, has_word};
 pub(crate) use command::RunCommand;
 pub(crate) use files::{EditFile, WriteFile};
+pub(crate) use load_skill::LoadSkill;
 pub(crate) use output::{RunOutcome, ToolError, WriteOutcome};
 pub(crate) use subject::Subject;
 pub(crate) use tool::{Entry, Tool, ToolContext};
@@ -63,7 +66,8 @@ pub const OUTPUTS: &str = "VIK_OUTPUTS";
 /// The variable with the path of the file for a question to a person.
 pub const QUESTIONS: &str = "VIK_QUESTIONS";
 
-/// Returns every tool, in the order in which the model sees them.
+/// Returns every tool, in the order in which the model sees them. `load_skill` is only of use with
+/// skills.
 fn entries() -> Vec<(Entry, ToolDefinition)> {
     vec![
         Entry::of::<files::ReadFile>(),
@@ -82,6 +86,7 @@ fn entries() -> Vec<(Entry, ToolDefinition)> {
         Entry::of::<git::GitCommit>(),
         Entry::of::<UpdatePlan>(),
         Entry::of::<fetch::WebFetch>(),
+        Entry::of::<LoadSkill>(),
     ]
 }
 
@@ -108,8 +113,11 @@ impl Toolbox {
     /// Creates the tools of the policy, in this workspace, with its permission.
     pub fn new(root: Root, policy: impl Into<Policy>) -> Self {
         let policy = policy.into();
+        let root = root.with_readable(policy.skills.iter().map(|skill| skill.path.clone()));
         let is_given = |(entry, _): &(Entry, ToolDefinition)| {
-            policy.tools.is_empty() || policy.tools.iter().any(|tool| tool.as_str() == entry.name)
+            let is_chosen =
+                policy.tools.is_empty() || policy.tools.iter().any(|tool| tool.as_str() == entry.name);
+            is_chosen && (entry.name != LoadSkill::NAME || !policy.skills.is_empty())
         };
         let (entries, definitions) = entries().into_iter().filter(is_given).unzip();
         Self {
@@ -122,6 +130,10 @@ impl Toolbox {
             files: FileMemory::default(),
             plan: Plan::default(),
         }
+    }
+
+    pub fn skills(&self) -> &Skills {
+        &self.policy.skills
     }
 
     pub fn plan(&self) -> &Plan {

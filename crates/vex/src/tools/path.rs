@@ -66,6 +66,7 @@ impl Toolbox {
             journal,
             runner: &self.runner,
             processes: &self.processes,
+            skills: &self.policy.skills,
         }
     }
 
@@ -127,7 +128,7 @@ impl Toolbox {
         match (entry.subject)(input) {
             Subject::Command(command) => question.command = Some(command),
             Subject::Paths(paths) => question.paths = paths,
-            Subject::Host(_) | Subject::Unknown => {}
+            Subject::Host(_) | Subject::Name(_) | Subject::Unknown => {}
         }
         match asker.ask(question, context.journal, context.interrupt) {
             CallDecision::Allow => Ok(()),

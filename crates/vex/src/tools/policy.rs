@@ -7,6 +7,7 @@ use super::hooks::Hook;
 use super::permission::Permission;
 use super::rules::{Rules, ToolName};
 use crate::ask::CallApprover;
+use crate::skills::Skills;
 
 /// Everything that decides what a run may do. It comes from the command line, the environment and
 /// the user's own files, never from the workspace.
@@ -31,6 +32,8 @@ pub struct Policy {
     pub hide_env: Vec<String>,
     /// Exceptions from the hidden variables.
     pub pass_env: Vec<String>,
+    /// The skills that the model can load.
+    pub skills: Skills,
 }
 
 impl From<Permission> for Policy {

@@ -78,6 +78,8 @@ pub struct Root {
     allow_outside: bool,
     /// What may be changed; everything if `None`.
     scope: Option<Scope>,
+    /// Folders outside of it, without links, that `read_file` and `list_dir` may read.
+    readable: Vec<PathBuf>,
 }
 
 /// A resolved path: an open directory and a name in it.
@@ -93,6 +95,7 @@ pub(crate) struct ResolvedPath {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Purpose {
     Read,
+    Show,
     Change,
     Create,
 }
@@ -111,6 +114,7 @@ impl Root {
             handle,
             allow_outside: open,
             scope: None,
+            readable: Vec::new(),
         })
     }
 
@@ -118,6 +122,14 @@ impl Root {
     #[must_use]
     pub fn with_scope(mut self, scope: Option<Scope>) -> Self {
         self.scope = scope;
+        self
+    }
+
+    /// Also lets [`Root::place_to_show`] read in these folders, whose paths are without links.
+    #[must_use]
+    pub(crate) fn with_readable(mut self, folders: impl Iterator<Item = PathBuf>) -> Self {
+        let outside = folders.filter(|folder| !folder.starts_with(&self.path));
+        self.readable = outside.collect();
         self
     }
 
@@ -144,6 +156,16 @@ impl Root {
         })
     }
 
+    /// Returns the path without links, if it is in a readable folder outside of the workspace.
+    fn resolve_readable(&self, path: &Path) -> Result<PathBuf, RootError> {
+        let resolved = self.real(path);
+        let resolved = resolved.filter(|path| self.readable.iter().any(|folder| path.starts_with(folder)));
+        resolved.ok_or_else(|| RootError::Outside {
+            path: path.to_owned(),
+            root: self.path.clone(),
+        })
+    }
+
     /// Returns the path without links, wherever it is.
     pub(crate) fn real(&self, path: &Path) -> Option<PathBuf> {
         resolve(&self.path.join(path)).ok()
@@ -152,6 +174,12 @@ impl Root {
     /// Resolves a path for reading.
     pub(crate) fn place_to_read(&self, path: &Path) -> Result<ResolvedPath, RootError> {
         self.place(path, Purpose::Read)
+    }
+
+    /// Resolves a path for showing it to the model: like reading, and also in the folders outside
+    /// of the workspace that are readable.
+    pub(crate) fn place_to_show(&self, path: &Path) -> Result<ResolvedPath, RootError> {
+        self.place(path, Purpose::Show)
     }
 
     /// Resolves a path to change or remove; its directory must exist.
@@ -182,7 +210,10 @@ impl Root {
     /// Resolves a path to an open directory and a name in it.
     fn place(&self, path: &Path, purpose: Purpose) -> Result<ResolvedPath, RootError> {
         let io = RootError::io("resolve", path);
-        let resolved = self.resolve(path)?;
+        let resolved = match self.resolve(path) {
+            Err(RootError::Outside { .. }) if purpose == Purpose::Show => self.resolve_readable(path)?,
+            resolved => resolved?,
+        };
         let (start, below) = match resolved.strip_prefix(&self.path) {
             Ok(below) => (self.handle.try_clone().map_err(io)?, below),
             Err(_) => (
@@ -190,7 +221,8 @@ impl Root {
                 resolved.strip_prefix("/").unwrap_or(&resolved),
             ),
         };
-        if purpose != Purpose::Read
+        let changes = matches!(purpose, Purpose::Change | Purpose::Create);
+        if changes
             && !self.allow_outside
             && below
                 .components()
@@ -200,7 +232,7 @@ impl Root {
                 path: path.to_owned(),
             });
         }
-        if purpose != Purpose::Read {
+        if changes {
             self.in_scope(path, &resolved)?;
         }
         let mut parent = start;

@@ -10,6 +10,8 @@ pub(crate) enum Subject {
     /// A line for the shell.
     Command(String),
     Host(String),
+    /// The name of a skill.
+    Name(String),
     /// Unknown: no allow with a pattern matches, and every deny does.
     Unknown,
 }

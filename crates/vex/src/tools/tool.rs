@@ -17,6 +17,7 @@ use crate::events::Journal;
 use crate::interrupt::Interrupt;
 use crate::json_schema::JsonSchema;
 use crate::plan::Plan;
+use crate::skills::Skills;
 
 /// What a tool may use while it runs.
 #[derive(Clone, Copy)]
@@ -33,6 +34,7 @@ pub(crate) struct ToolContext<'a> {
     pub(crate) journal: &'a Journal,
     pub(crate) runner: &'a Runner,
     pub(crate) processes: &'a BackgroundCommands,
+    pub(crate) skills: &'a Skills,
 }
 
 /// The need of a tool and the proof of its success, which belong together.

@@ -39,7 +39,7 @@ impl Tool for ListDir {
         let io = |source: std::io::Error| {
             ToolError::Failed(format!("cannot list {}: {source}", self.path.display()))
         };
-        let handle = context.root.place_to_read(&self.path)?.directory(&self.path)?;
+        let handle = context.root.place_to_show(&self.path)?.directory(&self.path)?;
         let mut entries = Vec::new();
         for entry in nix::dir::Dir::from_fd(handle)
             .map_err(|errno| io(errno.into()))?

@@ -50,7 +50,7 @@ impl Tool for ReadFile {
         let path = self.path.display();
         let fail = |reason: String| Err(ToolError::Failed(format!("{path}: {reason}")));
         let missing = || format!("there is no such file{}", alike(context.root, &self.path));
-        let place = match context.root.place_to_read(&self.path) {
+        let place = match context.root.place_to_show(&self.path) {
             Err(error) if error.is_not_found() => return fail(missing()),
             other => other?,
         };
@@ -243,7 +243,7 @@ fn alike(root: &Root, path: &Path) -> String {
         .unwrap_or_default()
         .to_string_lossy()
         .into_owned();
-    let Ok(place) = root.place_to_read(parent) else {
+    let Ok(place) = root.place_to_show(parent) else {
         return String::new();
     };
     let Ok(entries) = place

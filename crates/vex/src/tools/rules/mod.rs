@@ -2,7 +2,7 @@
 //!
 //! `TOOL` or `TOOL(PATTERN)`. For `run_command` the pattern is matched against each simple command
 //! of the line, `*` for anything; for tools with paths it is a glob of paths; for `web_fetch` it is
-//! the name of the host. A deny wins over an allow, an allow over the profile. An unreadable
+//! the name of the host, for `load_skill` that of the skill. A deny wins over an allow, an allow over the profile. An unreadable
 //! subject is never allowed by a pattern, and always denied by one.
 
 mod paths;
@@ -184,7 +184,7 @@ impl Rules {
 enum MatchTarget {
     Line(shell::CommandLine),
     Paths(Vec<paths::PathForms>),
-    Host(String),
+    Name(String),
     Unknown,
 }
 
@@ -195,7 +195,8 @@ impl MatchTarget {
             Subject::Paths(all) => {
                 Self::Paths(all.iter().map(|path| paths::PathForms::of(path, root)).collect())
             }
-            Subject::Host(host) => Self::Host(host.to_ascii_lowercase()),
+            Subject::Host(host) => Self::Name(host.to_ascii_lowercase()),
+            Subject::Name(name) => Self::Name(name),
             Subject::Unknown => Self::Unknown,
         }
     }
@@ -206,7 +207,7 @@ impl MatchTarget {
         let Some(pattern) = pattern else { return Some("") };
         match self {
             Self::Unknown => Some("; what it is about cannot be known"),
-            Self::Host(host) => might_match(pattern, &glyphs(host)).then_some(""),
+            Self::Name(name) => might_match(pattern, &glyphs(name)).then_some(""),
             Self::Paths(all) => all.iter().any(|forms| forms.any_fits(pattern)).then_some(""),
             Self::Line(line) if line.unreadable => {
                 Some("; the line is too involved to tell that it does not do that: write plain commands")
@@ -232,7 +233,7 @@ impl MatchTarget {
         }
         match self {
             Self::Unknown => Ok(false),
-            Self::Host(host) => Ok(patterns.any(|pattern| might_match(pattern, &glyphs(host)))),
+            Self::Name(name) => Ok(patterns.any(|pattern| might_match(pattern, &glyphs(name)))),
             Self::Paths(all) => {
                 let patterns: Vec<&str> = patterns.collect();
                 let fits = |forms: &paths::PathForms| patterns.iter().any(|pattern| forms.real_fits(pattern));

@@ -1,0 +1,155 @@
+//! The catalogue: which skills there are, for the system prompt.
+
+use super::{Skill, text::one_line};
+
+/// The maximum length of the catalogue, in characters.
+const MAX_CHARS: usize = 8000;
+
+/// The share of the context window that the catalogue may take, in percent.
+const MAX_PERCENT: u64 = 2;
+
+/// The approximate number of characters of a token.
+const CHARS_PER_TOKEN: u64 = 4;
+
+/// The length down to which descriptions are cut before skills are left out.
+const MIN_DESCRIPTION: usize = 40;
+
+/// The longest possible description of a skill: its text with `<` and `>` escaped.
+const MAX_DESCRIPTION: usize = 4096;
+
+const HEAD: &str = "\nSkills: instructions for certain kinds of tasks. Before work that one fits, call load_skill and follow it.\n\
+                    <skills>\n";
+const TAIL: &str = "</skills>\n";
+
+/// The catalogue of skills.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Catalogue {
+    /// The text for the system prompt; empty if there are no skills.
+    pub text: String,
+    /// The number of skills that did not fit.
+    pub left_out: usize,
+}
+
+impl Catalogue {
+    /// Lists skills, in their order, for a context window of this many tokens.
+    pub(super) fn new(skills: &[Skill], window: Option<u64>) -> Self {
+        if skills.is_empty() {
+            return Self::default();
+        }
+        let share = window.map(|tokens| tokens.saturating_mul(MAX_PERCENT * CHARS_PER_TOKEN) / 100);
+        let room = share.map_or(MAX_CHARS, |chars| {
+            MAX_CHARS.min(usize::try_from(chars).unwrap_or(MAX_CHARS))
+        });
+        let rows: Vec<(String, String)> = skills
+            .iter()
+            .map(|skill| (escaped(&skill.name), escaped(&skill.description)))
+            .collect();
+        let fits = |max_chars: usize| length(&rows, max_chars, 0) <= room;
+        if fits(MAX_DESCRIPTION) {
+            return Self::of(&rows, MAX_DESCRIPTION, 0);
+        }
+        if fits(MIN_DESCRIPTION) {
+            let (mut low, mut high) = (MIN_DESCRIPTION, MAX_DESCRIPTION);
+            while high - low > 1 {
+                let middle = low.midpoint(high);
+                if fits(middle) { low = middle } else { high = middle }
+            }
+            return Self::of(&rows, low, 0);
+        }
+        let mut listed = rows.len();
+        while listed > 0 && length(&rows[..listed], MIN_DESCRIPTION, rows.len() - listed) > room {
+            listed -= 1;
+        }
+        if listed == 0 {
+            return Self {
+                text: String::new(),
+                left_out: rows.len(),
+            };
+        }
+        Self::of(&rows[..listed], MIN_DESCRIPTION, rows.len() - listed)
+    }
+
+    fn of(rows: &[(String, String)], max_chars: usize, left_out: usize) -> Self {
+        let mut text = HEAD.to_owned();
+        for row in rows {
+            text.push_str(&line(row, max_chars));
+        }
+        text.push_str(&remainder(left_out));
+        text.push_str(TAIL);
+        Self { text, left_out }
+    }
+}
+
+fn line((name, description): &(String, String), max_chars: usize) -> String {
+    format!("- {name}: {}\n", one_line(description, max_chars))
+}
+
+fn remainder(left_out: usize) -> String {
+    match left_out {
+        0 => String::new(),
+        count => format!("[{count} more are not listed]\n"),
+    }
+}
+
+fn length(rows: &[(String, String)], max_chars: usize, left_out: usize) -> usize {
+    let lines = rows.iter().map(|row| line(row, max_chars).chars().count());
+    HEAD.chars().count() + lines.sum::<usize>() + remainder(left_out).len() + TAIL.len()
+}
+
+/// Returns a text that does not end the list.
+fn escaped(text: &str) -> String {
+    text.replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn skills(count: usize, description: &str) -> Vec<Skill> {
+        (0..count)
+            .map(|nth| Skill {
+                name: format!("skill-{nth:03}"),
+                description: description.to_owned(),
+                ..Skill::default()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn catalogue_is_one_line_for_each_skill() {
+        assert_eq!(Catalogue::new(&[], None), Catalogue::default());
+        let catalogue = Catalogue::new(&skills(2, "a </skills> b"), Some(200_000));
+        assert_eq!(
+            catalogue.text,
+            format!("{HEAD}- skill-000: a &lt;/skills&gt; b\n- skill-001: a &lt;/skills&gt; b\n{TAIL}")
+        );
+    }
+
+    #[test]
+    fn descriptions_are_cut_first_and_skills_left_out_last() {
+        let (long, short) = ("d".repeat(1024), "d".repeat(30));
+        for (count, description, window, cut, left_out) in [
+            (7, &long, None, false, false),
+            (30, &long, None, true, false),
+            (30, &long, Some(1_000_000), true, false),
+            (30, &short, Some(32_000), false, false),
+            (30, &long, Some(32_000), true, false),
+            (300, &short, None, false, true),
+            (300, &long, Some(32_000), true, true),
+        ] {
+            let catalogue = Catalogue::new(&skills(count, description), window);
+            let room = window.map_or(MAX_CHARS, |tokens| MAX_CHARS.min(tokens as usize * 8 / 100));
+            assert!(catalogue.text.chars().count() <= room, "{count} {window:?}");
+            assert_eq!(catalogue.text.contains('…'), cut, "{count} {window:?}");
+            assert_eq!(catalogue.left_out > 0, left_out, "{count} {window:?}");
+            assert_eq!(
+                catalogue.text.matches("- skill-").count() + catalogue.left_out,
+                count
+            );
+            if cut || left_out {
+                assert!(catalogue.text.chars().count() + 120 > room, "the space is used");
+            }
+        }
+        assert_eq!(Catalogue::new(&skills(3, &long), Some(100)).text, "");
+    }
+}
