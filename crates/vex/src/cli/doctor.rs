@@ -1,5 +1,6 @@
 //! `vex doctor`: checks whether a run could start.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use clap::Args;
@@ -7,7 +8,7 @@ use serde::Serialize;
 
 use super::args::ChoiceArgs;
 use super::exec::policy;
-use super::{models, output, provider};
+use super::{models, output, provider, skills};
 use crate::config::{LoadedConfig, Settings};
 use crate::events::ExitReason;
 use crate::interrupt::Interrupt;
@@ -152,6 +153,7 @@ fn workspace(args: &DoctorArgs, settings: &Settings) -> Vec<Finding> {
         }
     };
     let place = root.path().display().to_string();
+    let cwd = root.path().to_owned();
     let sandbox = match Toolbox::new(root, policy(settings)).sandbox() {
         Ok(sandbox) if sandbox.starts_with("none") && settings.permission != Permission::Full => {
             Finding::new("sandbox", Level::Warning, sandbox)
@@ -160,7 +162,27 @@ fn workspace(args: &DoctorArgs, settings: &Settings) -> Vec<Finding> {
         Ok(sandbox) => Finding::new("sandbox", Level::Ok, sandbox),
         Err(why) => Finding::new("sandbox", Level::Error, why),
     };
-    vec![Finding::new("workspace", Level::Ok, place), sandbox]
+    let mut findings = vec![Finding::new("workspace", Level::Ok, place), sandbox];
+    findings.extend(found_skills(settings, &cwd));
+    findings
+}
+
+/// Counts the skills that a run could load, and lists what is wrong with them.
+fn found_skills(settings: &Settings, cwd: &Path) -> Vec<Finding> {
+    let found = match skills::load(&[], settings, cwd) {
+        Ok(found) => found,
+        Err(error) => return vec![Finding::new("skills", Level::Error, error.to_string())],
+    };
+    let count = match found.iter().len() {
+        _ if !settings.skills => "switched off".to_owned(),
+        0 => "none".to_owned(),
+        count => format!("{count} found"),
+    };
+    let mut findings = vec![Finding::new("skills", Level::Ok, count)];
+    let warning = |warning: &String| Finding::new("skills", Level::Warning, warning);
+    findings.extend(found.warnings.iter().map(warning));
+    findings.extend(found.untrusted_hint().as_ref().map(warning));
+    findings
 }
 
 /// Lists which keys are set, by the names of their variables.

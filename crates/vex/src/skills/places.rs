@@ -178,7 +178,6 @@ mod tests {
         let project = base.join("home/project");
         let cwd = project.join("a/b");
         fs::create_dir_all(&cwd).unwrap();
-        assert_eq!(project_of(&cwd), cwd);
         fs::create_dir(project.join(".git")).unwrap();
         assert_eq!(project_of(&cwd), project);
         skill(&project.join(".claude/skills/one"));
