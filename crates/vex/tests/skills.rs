@@ -228,3 +228,17 @@ fn skills_are_listed_with_origin_and_path() {
         .collect();
     assert_eq!((&found[0]["message"], found.len()), (&json!("2 found"), 3));
 }
+
+#[test]
+fn skill_of_the_repository_is_valid() {
+    let fixture = fixture(&[("load_skill", json!({"name": "write-workflow"}))]);
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../skills/write-workflow");
+    let (events, output) = fixture.run(&["--skill", folder, "go"]);
+    ok(&output);
+    assert!(of_type(&events, "warning").is_empty());
+    let result = of_type(&events, "tool_result")[0]["output"].as_str().unwrap();
+    assert!(
+        result.contains("\n# Write a workflow.yml for Vik\n") && !result.contains("cut off"),
+        "{result}"
+    );
+}
