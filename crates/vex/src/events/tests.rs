@@ -4,6 +4,7 @@ use super::testing::Sink;
 use super::*;
 use crate::json_schema::JsonSchema;
 use crate::plan::StepStatus;
+use crate::skills::SkillOrigin;
 use crate::tools::testing::result;
 
 struct Full;
@@ -70,6 +71,12 @@ fn emit_every_event(journal: &Journal) {
         resumed_from: Some("s1"),
         forked_from: Some("s0@3"),
     });
+    journal.skills(&[ListedSkill {
+        name: "release",
+        origin: SkillOrigin::Workflow,
+        path: "/skills/release".to_owned(),
+        sha256: "abcd",
+    }]);
     journal.warning("the variable VEX_MODLE is not a setting");
     journal.reasoning("I think\nand think");
     journal.message(&format!("I look, with {}.", secret()));

@@ -39,6 +39,7 @@ struct Line<'a> {
     command: Option<&'a RawValue>,
     ok: Option<bool>,
     steps: Option<&'a RawValue>,
+    skills: Option<&'a RawValue>,
     before_tokens: Option<Count>,
     after_tokens: Option<Count>,
     cost_usd: Option<f64>,
@@ -47,6 +48,15 @@ struct Line<'a> {
     part: Option<Text<'a>>,
     context_used: Option<Count>,
     context_window: Option<Count>,
+}
+
+/// A skill that the model can load.
+#[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
+struct ListedSkill<'a> {
+    name: Text<'a>,
+    origin: Text<'a>,
+    sha256: Text<'a>,
 }
 
 /// A step of a plan.
@@ -209,6 +219,19 @@ impl Vex {
                 sink(Event::Reasoning {
                     text: format!("Context compacted: about {before} tokens before, {after} after.").into(),
                 });
+            }
+            "skills" => {
+                let skills: Vec<ListedSkill<'_>> = wire::read(line.skills)?;
+                let skills = skills.iter().map(|skill| {
+                    format!(
+                        "{} ({}, sha256 {})",
+                        skill.name.as_str(),
+                        skill.origin.as_str(),
+                        skill.sha256.as_str()
+                    )
+                });
+                let skills = skills.collect::<Vec<_>>().join(", ");
+                sink(note(format!("skills: {skills}").into()));
             }
             "plan" => {
                 let steps: Vec<Step<'_>> = wire::read(line.steps)?;
