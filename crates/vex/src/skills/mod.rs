@@ -154,8 +154,9 @@ impl Skills {
         let home = home.as_deref();
         let project = places::project_of(sources.cwd);
         let mut search = Search::default();
+        let of_user = places::of_user(home);
         let mut found = Vec::new();
-        for place in places::of_project(project, sources.cwd, home) {
+        for place in places::of_project(project, sources.cwd, &of_user) {
             found.extend(
                 search
                     .folders(&place)
@@ -170,7 +171,7 @@ impl Skills {
             self.untrusted = Some((project.to_owned(), found.len()));
             found.clear();
         }
-        for place in places::of_user(home) {
+        for place in of_user {
             found.extend(
                 search
                     .folders(&place)

@@ -34,19 +34,6 @@ pub(super) fn project_of(cwd: &Path) -> &Path {
     cwd.ancestors().find(is_repository).unwrap_or(cwd)
 }
 
-/// Returns the places of a project, the nearest to `cwd` first. Both paths are without links.
-pub(super) fn of_project(project: &Path, cwd: &Path, home: Option<&Path>) -> Vec<Place> {
-    let of_user: Vec<PathBuf> = real_places(home.into_iter()).collect();
-    let folders = cwd.ancestors().take_while(|folder| folder.starts_with(project));
-    real_places(folders)
-        .filter(|path| !of_user.contains(path))
-        .map(|path| Place {
-            path,
-            within: vec![project.to_owned()],
-        })
-        .collect()
-}
-
 /// Returns the places of the user.
 pub(super) fn of_user(home: Option<&Path>) -> Vec<Place> {
     let all: Vec<PathBuf> = real_places(home.into_iter()).collect();
@@ -55,6 +42,19 @@ pub(super) fn of_user(home: Option<&Path>) -> Vec<Place> {
         within: all.clone(),
     };
     all.iter().map(place).collect()
+}
+
+/// Returns the places of a project that are not those of the user, the nearest to `cwd` first.
+/// Both paths are without links.
+pub(super) fn of_project(project: &Path, cwd: &Path, of_user: &[Place]) -> Vec<Place> {
+    let folders = cwd.ancestors().take_while(|folder| folder.starts_with(project));
+    real_places(folders)
+        .filter(|path| of_user.iter().all(|place| place.path != *path))
+        .map(|path| Place {
+            path,
+            within: vec![project.to_owned()],
+        })
+        .collect()
 }
 
 /// Returns the existing places below these folders, without links and each once.
@@ -188,7 +188,11 @@ mod tests {
         skill(&home.join(".agents/skills/mine"));
         let mut search = Search::default();
         assert_eq!(
-            names(&mut search, &of_project(&project, &cwd, Some(&home)), &project),
+            names(
+                &mut search,
+                &of_project(&project, &cwd, &of_user(Some(&home))),
+                &project
+            ),
             [
                 "a/.agents/skills/three",
                 ".agents/skills/two",
@@ -200,7 +204,7 @@ mod tests {
             [".agents/skills/mine"]
         );
         // The home of the user is no project of its own.
-        assert_eq!(of_project(&home, &home, Some(&home)), []);
+        assert_eq!(of_project(&home, &home, &of_user(Some(&home))), []);
         assert_eq!(search.warnings, Vec::<String>::new());
     }
 
@@ -221,7 +225,7 @@ mod tests {
         symlink(base.join("outside"), project.join(".claude/skills")).unwrap();
         let mut search = Search::default();
         assert_eq!(
-            names(&mut search, &of_project(&project, &project, None), &project),
+            names(&mut search, &of_project(&project, &project, &[]), &project),
             [".agents/skills/good", "shared/also"]
         );
         assert_eq!(search.warnings.len(), 2, "{:?}", search.warnings);

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::tool::Note;
+use super::tool::ReadOnly;
 use super::{MAX_OUTPUT_BYTES, Subject, Tool, ToolContext, ToolError};
 use crate::skills::text::one_line;
 use crate::skills::{Body, Skill, Skills};
@@ -26,7 +26,7 @@ impl Tool for LoadSkill {
     const NAME: &'static str = "load_skill";
     const ALIASES: &'static [&'static str] = &["skill", "use_skill", "activate_skill"];
     const DESCRIPTION: &'static str = "Load the instructions of a skill.";
-    type Kind = Note;
+    type Kind = ReadOnly;
     const REQUIRED: &'static [&'static str] = &["name"];
     const ARGUMENTS: &'static [(&'static str, &'static str)] = &[("skill", "name"), ("skill_name", "name")];
 
