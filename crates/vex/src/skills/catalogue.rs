@@ -8,8 +8,8 @@ const MAX_CHARS: usize = 8000;
 /// The share of the context window that the catalogue may take, in percent.
 const MAX_PERCENT: u64 = 2;
 
-/// The approximate number of characters of a token.
-const CHARS_PER_TOKEN: u64 = 4;
+/// The approximate number of bytes of a token.
+const BYTES_PER_TOKEN: u64 = 4;
 
 /// The length down to which descriptions are cut before skills are left out.
 const MIN_DESCRIPTION: usize = 40;
@@ -36,37 +36,27 @@ impl Catalogue {
         if skills.is_empty() {
             return Self::default();
         }
-        let share = window.map(|tokens| tokens.saturating_mul(MAX_PERCENT * CHARS_PER_TOKEN) / 100);
-        let room = share.map_or(MAX_CHARS, |chars| {
-            MAX_CHARS.min(usize::try_from(chars).unwrap_or(MAX_CHARS))
-        });
+        let room = Room::of(window);
         let rows: Vec<(String, String)> = skills
             .iter()
             .map(|skill| (escaped(&skill.name), escaped(&skill.description)))
             .collect();
-        let fits = |max_chars: usize| length(&rows, max_chars, 0) <= room;
-        if fits(MAX_DESCRIPTION) {
-            return Self::of(&rows, MAX_DESCRIPTION, 0);
+        let cut = |max_chars: usize| Self::of(&rows, max_chars, 0);
+        if room.fits(&cut(MAX_DESCRIPTION)) {
+            return cut(MAX_DESCRIPTION);
         }
-        if fits(MIN_DESCRIPTION) {
-            let (mut low, mut high) = (MIN_DESCRIPTION, MAX_DESCRIPTION);
-            while high - low > 1 {
-                let middle = low.midpoint(high);
-                if fits(middle) { low = middle } else { high = middle }
-            }
-            return Self::of(&rows, low, 0);
+        if room.fits(&cut(MIN_DESCRIPTION)) {
+            let fits = |max_chars: usize| room.fits(&cut(max_chars));
+            return cut(largest(MIN_DESCRIPTION, MAX_DESCRIPTION, fits));
         }
-        let mut listed = rows.len();
-        while listed > 0 && length(&rows[..listed], MIN_DESCRIPTION, rows.len() - listed) > room {
-            listed -= 1;
-        }
-        if listed == 0 {
-            return Self {
+        let first = |count: usize| Self::of(&rows[..count], MIN_DESCRIPTION, rows.len() - count);
+        match largest(0, rows.len(), |count| room.fits(&first(count))) {
+            0 => Self {
                 text: String::new(),
                 left_out: rows.len(),
-            };
+            },
+            count => first(count),
         }
-        Self::of(&rows[..listed], MIN_DESCRIPTION, rows.len() - listed)
     }
 
     fn of(rows: &[(String, String)], max_chars: usize, left_out: usize) -> Self {
@@ -80,6 +70,20 @@ impl Catalogue {
     }
 }
 
+/// Returns the largest number that fits, if `low` does, `high` does not, and all below one that fits
+/// do.
+fn largest(mut low: usize, mut high: usize, fits: impl Fn(usize) -> bool) -> usize {
+    while high - low > 1 {
+        let middle = low.midpoint(high);
+        if fits(middle) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
 fn line((name, description): &(String, String), max_chars: usize) -> String {
     format!("- {name}: {}\n", one_line(description, max_chars))
 }
@@ -91,9 +95,25 @@ fn remainder(left_out: usize) -> String {
     }
 }
 
-fn length(rows: &[(String, String)], max_chars: usize, left_out: usize) -> usize {
-    let lines = rows.iter().map(|row| line(row, max_chars).chars().count());
-    HEAD.chars().count() + lines.sum::<usize>() + remainder(left_out).len() + TAIL.len()
+/// The space for the catalogue.
+#[derive(Clone, Copy)]
+struct Room {
+    /// The share of the window, in bytes.
+    bytes: Option<usize>,
+}
+
+impl Room {
+    fn of(window: Option<u64>) -> Self {
+        let share = |tokens: u64| tokens.saturating_mul(MAX_PERCENT * BYTES_PER_TOKEN) / 100;
+        Self {
+            bytes: window.and_then(|tokens| usize::try_from(share(tokens)).ok()),
+        }
+    }
+
+    fn fits(self, catalogue: &Catalogue) -> bool {
+        let text = &catalogue.text;
+        self.bytes.is_none_or(|bytes| text.len() <= bytes) && text.chars().count() <= MAX_CHARS
+    }
 }
 
 /// Returns a text that does not end the list.
@@ -127,19 +147,21 @@ mod tests {
 
     #[test]
     fn descriptions_are_cut_first_and_skills_left_out_last() {
-        let (long, short) = ("d".repeat(1024), "d".repeat(30));
+        let (long, short, wide) = ("d".repeat(1024), "d".repeat(30), "é".repeat(1024));
         for (count, description, window, cut, left_out) in [
             (7, &long, None, false, false),
             (30, &long, None, true, false),
             (30, &long, Some(1_000_000), true, false),
             (30, &short, Some(32_000), false, false),
             (30, &long, Some(32_000), true, false),
+            (20, &wide, Some(32_000), true, false),
             (300, &short, None, false, true),
             (300, &long, Some(32_000), true, true),
         ] {
             let catalogue = Catalogue::new(&skills(count, description), window);
             let room = window.map_or(MAX_CHARS, |tokens| MAX_CHARS.min(tokens as usize * 8 / 100));
             assert!(catalogue.text.chars().count() <= room, "{count} {window:?}");
+            assert!(window.is_none_or(|tokens| catalogue.text.len() <= tokens as usize * 8 / 100));
             assert_eq!(catalogue.text.contains('…'), cut, "{count} {window:?}");
             assert_eq!(catalogue.left_out > 0, left_out, "{count} {window:?}");
             assert_eq!(
@@ -147,7 +169,7 @@ mod tests {
                 count
             );
             if cut || left_out {
-                assert!(catalogue.text.chars().count() + 120 > room, "the space is used");
+                assert!(catalogue.text.len() + 120 > room, "the space is used");
             }
         }
         assert_eq!(Catalogue::new(&skills(3, &long), Some(100)).text, "");

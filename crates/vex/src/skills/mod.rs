@@ -259,14 +259,9 @@ impl Skills {
         self.found.iter()
     }
 
-    /// Returns the skill of this name, in any case if there is no exact match.
+    /// Returns the skill of exactly this name: rules are matched against the name that is given.
     pub(crate) fn find(&self, name: &str) -> Option<&Skill> {
-        let exact = self.found.iter().find(|skill| skill.name == name);
-        exact.or_else(|| {
-            self.found
-                .iter()
-                .find(|skill| skill.name.eq_ignore_ascii_case(name))
-        })
+        self.found.iter().find(|skill| skill.name == name)
     }
 
     /// Returns the catalogue for the system prompt of a model with this context window, in tokens.

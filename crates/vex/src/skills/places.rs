@@ -17,8 +17,8 @@ const MAX_DEPTH: usize = 4;
 /// The maximum number of folders that one run visits in all places.
 const MAX_FOLDERS: usize = 2000;
 
-/// The maximum number of entries that are read of one folder.
-const MAX_ENTRIES: usize = 10_000;
+/// The maximum number of entries that one run reads of all folders.
+const MAX_ENTRIES: usize = 20_000;
 
 /// A folder below which skills are searched.
 #[derive(Debug, PartialEq, Eq)]
@@ -76,6 +76,7 @@ fn real_places<'a>(folders: impl Iterator<Item = &'a Path>) -> impl Iterator<Ite
 #[derive(Debug, Default)]
 pub(super) struct Search {
     visited: usize,
+    entries: usize,
     pub(super) warnings: Vec<String>,
 }
 
@@ -96,7 +97,7 @@ impl Search {
     }
 
     fn search(&mut self, place: &Place, folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
-        for path in subfolders(folder) {
+        for path in self.subfolders(folder) {
             if self.visited == MAX_FOLDERS {
                 self.visited += 1;
                 self.warnings.push(format!(
@@ -126,25 +127,38 @@ impl Search {
             }
         }
     }
+
+    /// Returns the folders in a folder, and links to folders, ordered by name. Hidden ones and
+    /// dependencies contain no skills.
+    fn subfolders(&mut self, folder: &Path) -> Vec<PathBuf> {
+        let mut folders = Vec::new();
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            if self.entries >= MAX_ENTRIES {
+                break;
+            }
+            self.entries += 1;
+            if self.entries == MAX_ENTRIES {
+                self.warnings.push(format!(
+                    "more than {MAX_ENTRIES} files are searched for skills: those after {} are ignored",
+                    shown(&entry.path())
+                ));
+            }
+            let may_be_folder = entry
+                .file_type()
+                .is_ok_and(|kind| kind.is_dir() || kind.is_symlink());
+            if may_be_folder && !is_ignored(&entry.file_name()) && entry.path().is_dir() {
+                folders.push(entry.path());
+            }
+        }
+        folders.sort_unstable();
+        folders
+    }
 }
 
 impl Place {
     fn contains(&self, path: &Path) -> bool {
         self.within.iter().any(|folder| path.starts_with(folder))
     }
-}
-
-/// Returns the folders in a folder, and links to folders, ordered by name. Hidden ones and
-/// dependencies contain no skills.
-fn subfolders(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().take(MAX_ENTRIES);
-    let mut folders: Vec<PathBuf> = entries
-        .flatten()
-        .filter(|entry| !is_ignored(&entry.file_name()) && entry.path().is_dir())
-        .map(|entry| entry.path())
-        .collect();
-    folders.sort_unstable();
-    folders
 }
 
 pub(super) fn is_ignored(name: &OsStr) -> bool {
@@ -241,6 +255,20 @@ mod tests {
             [".agents/skills/a", ".agents/skills/a"]
         );
         assert_eq!(search.warnings, Vec::<String>::new());
+    }
+
+    #[test]
+    fn entries_are_bounded() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = dir.path().canonicalize().unwrap().join(".agents/skills");
+        skill(&place.join("a"));
+        let mut search = Search {
+            entries: MAX_ENTRIES - 1,
+            ..Search::default()
+        };
+        assert_eq!(names(&mut search, &of_user(Some(dir.path())), &place), ["a"]);
+        assert_eq!(names(&mut search, &of_user(Some(dir.path())), &place), [""; 0]);
+        assert_eq!(search.warnings.len(), 1, "{:?}", search.warnings);
     }
 
     #[test]

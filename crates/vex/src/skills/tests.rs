@@ -77,7 +77,7 @@ fn workflow_wins_over_project_over_user() {
     assert_eq!(skills.warnings, Vec::<String>::new());
     // The copy of `b` is no other skill.
     assert_eq!(skills.hidden.len(), 2, "{:?}", skills.hidden);
-    let body = skills.find("A").unwrap().body().unwrap();
+    let body = skills.find("a").unwrap().body().unwrap();
     assert_eq!(
         (body.text.as_str(), body.first_line),
         ("Body of of the project", 5)

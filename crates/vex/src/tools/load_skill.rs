@@ -1,7 +1,7 @@
 //! `load_skill`: the instructions of a skill, and where its other files are.
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::tool::ReadOnly;
 use super::{MAX_OUTPUT_BYTES, Subject, Tool, ToolContext, ToolError};
@@ -34,6 +34,13 @@ impl Tool for LoadSkill {
         json!({"name": {"type": "string"}})
     }
 
+    /// Removes spaces around the name, which rules then see like the tool.
+    fn mend(arguments: &mut Map<String, Value>) {
+        if let Some(Value::String(name)) = arguments.get_mut("name") {
+            *name = name.trim().to_owned();
+        }
+    }
+
     fn subject(input: &Value) -> Subject {
         let name = input["name"].as_str();
         name.map_or(Subject::Unknown, |name| Subject::Name(name.to_owned()))
@@ -42,7 +49,7 @@ impl Tool for LoadSkill {
     fn run(self, context: &ToolContext<'_>) -> Result<String, ToolError> {
         let skill = context
             .skills
-            .find(self.name.trim())
+            .find(&self.name)
             .ok_or_else(|| ToolError::Failed(unknown(&self.name, context.skills)))?;
         let body = skill.body().map_err(ToolError::Failed)?;
         Ok(answer(skill, &body, &|path| context.root.shown(path)))
@@ -172,7 +179,7 @@ mod tests {
             folder.display()
         );
         assert_eq!(text, expected);
-        assert_eq!(bench.ok("skill", json!({"skill": "Release"})), expected);
+        assert_eq!(bench.ok("skill", json!({"skill": " release\n"})), expected);
         let error = bench.fails("load_skill", json!({"name": "other\u{1b}"}));
         assert_eq!(error, "there is no skill other\\u{1b}; there are release");
         std::fs::write(folder.join("SKILL.md"), TEXT.replace("Read", "Ignore")).unwrap();
@@ -217,7 +224,10 @@ mod tests {
     #[test]
     fn rules_apply_to_skills_and_their_files() {
         let (_dir, folder, denied) = bench(TEXT, &["load_skill(rel*)", "read_file(/**/steps.md)"]);
-        assert!(denied.call("load_skill", json!({"name": "release"})).denied);
+        for name in ["release", " release", "release\n"] {
+            assert!(denied.call("load_skill", json!({"name": name})).denied);
+        }
+        denied.fails("load_skill", json!({"name": "Release"}));
         assert!(
             denied
                 .call("read_file", json!({"path": folder.join("references/steps.md")}))
