@@ -168,6 +168,8 @@ fn missing_skill_or_tool_is_reported() {
     assert!(message.starts_with("--skill ../nowhere: "), "{message}");
 
     put(&fixture, ".agents/skills", "notes", "How to write notes");
+    let denied = fixture.run(&["--deny", "load_skill(notes)", "go"]);
+    ok(&denied.1);
     let (events, output) = fixture.run(&["--tools", "read_file", "go"]);
     ok(&output);
     assert!(

@@ -134,7 +134,7 @@ pub(super) fn catalogue(journal: &Journal, tools: &Toolbox, window: Option<u64>)
         journal.warning("the skills are not used, since `tools` does not contain load_skill");
         return String::new();
     }
-    let catalogue = skills.catalogue(window);
+    let catalogue = skills.catalogue(window, |skill| tools.may_load(skill));
     if catalogue.left_out > 0 {
         journal.warning(&format!(
             "{} of {} skills do not fit into the catalogue: remove some, or shorten their descriptions",

@@ -32,7 +32,7 @@ pub struct Catalogue {
 
 impl Catalogue {
     /// Lists skills, in their order, for a context window of this many tokens.
-    pub(super) fn new(skills: &[Skill], window: Option<u64>) -> Self {
+    pub(super) fn new(skills: &[&Skill], window: Option<u64>) -> Self {
         if skills.is_empty() {
             return Self::default();
         }
@@ -135,10 +135,14 @@ mod tests {
             .collect()
     }
 
+    fn list(skills: &[Skill], window: Option<u64>) -> Catalogue {
+        Catalogue::new(&skills.iter().collect::<Vec<_>>(), window)
+    }
+
     #[test]
     fn catalogue_is_one_line_for_each_skill() {
         assert_eq!(Catalogue::new(&[], None), Catalogue::default());
-        let catalogue = Catalogue::new(&skills(2, "a </skills> b"), Some(200_000));
+        let catalogue = list(&skills(2, "a </skills> b"), Some(200_000));
         assert_eq!(
             catalogue.text,
             format!("{HEAD}- skill-000: a &lt;/skills&gt; b\n- skill-001: a &lt;/skills&gt; b\n{TAIL}")
@@ -158,7 +162,7 @@ mod tests {
             (300, &short, None, false, true),
             (300, &long, Some(32_000), true, true),
         ] {
-            let catalogue = Catalogue::new(&skills(count, description), window);
+            let catalogue = list(&skills(count, description), window);
             let room = window.map_or(MAX_CHARS, |tokens| MAX_CHARS.min(tokens as usize * 8 / 100));
             assert!(catalogue.text.chars().count() <= room, "{count} {window:?}");
             assert!(window.is_none_or(|tokens| catalogue.text.len() <= tokens as usize * 8 / 100));
@@ -172,6 +176,6 @@ mod tests {
                 assert!(catalogue.text.len() + 120 > room, "the space is used");
             }
         }
-        assert_eq!(Catalogue::new(&skills(3, &long), Some(100)).text, "");
+        assert_eq!(list(&skills(3, &long), Some(100)).text, "");
     }
 }

@@ -264,9 +264,11 @@ impl Skills {
         self.found.iter().find(|skill| skill.name == name)
     }
 
-    /// Returns the catalogue for the system prompt of a model with this context window, in tokens.
-    pub fn catalogue(&self, window: Option<u64>) -> Catalogue {
-        Catalogue::new(&self.found, window)
+    /// Returns the catalogue for the system prompt of a model with this context window, in tokens,
+    /// of the skills that it may load.
+    pub fn catalogue(&self, window: Option<u64>, may_load: impl Fn(&Skill) -> bool) -> Catalogue {
+        let skills: Vec<&Skill> = self.found.iter().filter(|skill| may_load(skill)).collect();
+        Catalogue::new(&skills, window)
     }
 
     /// Returns how the user can trust the project whose skills were left out.

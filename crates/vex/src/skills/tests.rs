@@ -189,7 +189,7 @@ fn nothing_is_searched_without_need() {
     });
     let skills = skills.unwrap();
     assert!(skills.is_empty() && skills.warnings.is_empty() && skills.untrusted.is_none());
-    assert_eq!(skills.catalogue(None), Catalogue::default());
+    assert_eq!(skills.catalogue(None, |_| true), Catalogue::default());
 }
 
 /// Text that is close to a SKILL.md.
@@ -231,7 +231,7 @@ proptest! {
             let skill = Skill { name: manifest.name, description: manifest.description, ..Skill::default() };
             let skills = Skills { found: vec![skill; 20], ..Skills::default() };
             for window in [None, Some(0), Some(4096), Some(u64::MAX)] {
-                let catalogue = skills.catalogue(window);
+                let catalogue = skills.catalogue(window, |_| true);
                 let room = window.map_or(8000, |tokens| 8000.min(tokens.saturating_mul(8) / 100));
                 prop_assert!(catalogue.text.chars().count() as u64 <= room);
                 prop_assert_eq!(catalogue.text.matches("</skills>").count(), usize::from(!catalogue.text.is_empty()));

@@ -12,12 +12,13 @@ use super::input;
 use super::output::{Output, Refusal, ToolError};
 use super::rules::Ruling;
 use super::tool::{Entry, ToolContext};
-use super::{MAX_OUTPUT_BYTES, Need, Subject, Tool as _, ToolDefinition, Toolbox};
+use super::{LoadSkill, MAX_OUTPUT_BYTES, Need, Subject, Tool as _, ToolDefinition, Toolbox};
 use crate::ask::CallDecision;
 use crate::conversation::{Arguments, ToolCall, ToolResult};
 use crate::events::{CommandRun, Journal, Question};
 use crate::interrupt::Interrupt;
 use crate::redact::redact;
+use crate::skills::Skill;
 
 impl Toolbox {
     /// Runs one call. Every failure is a result for the model.
@@ -139,6 +140,12 @@ impl Toolbox {
     /// Checks that the call is permitted.
     fn permit(&self, entry: &Entry, input: &Value) -> Result<(), Refusal> {
         self.judge(entry.name, entry.need, || (entry.subject)(input))
+    }
+
+    /// Returns whether the model may load this skill.
+    pub(crate) fn may_load(&self, skill: &Skill) -> bool {
+        let subject = || Subject::Name(skill.name.clone());
+        self.judge(LoadSkill::NAME, Need::Read, subject).is_ok()
     }
 
     /// Decides about a tool and its subject: a deny wins over an allow, an allow over the profile.
