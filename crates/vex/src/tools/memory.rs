@@ -34,7 +34,7 @@ impl FileMemory {
         self.known().insert(resolved.to_owned(), digest);
     }
 
-    /// Forgets all files.
+    /// Requires that every file is read again before it is replaced.
     pub(crate) fn clear(&self) {
         self.known().clear();
     }
