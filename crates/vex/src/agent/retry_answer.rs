@@ -32,7 +32,7 @@ pub(super) enum IncompleteAnswer {
 impl Agent<'_> {
     /// Returns why an answer cannot end the run.
     pub(super) fn incomplete_answer(&self, text: &str) -> Option<IncompleteAnswer> {
-        let names = self.run.tools.definitions().iter().map(|tool| tool.name);
+        let names = self.run.tools.definitions().iter().map(|tool| tool.name.as_ref());
         match find_leftover(text, names) {
             Some(Leftover::Call) => Some(match leftover_name(text) {
                 Some(name) if self.run.tools.definition(name).is_none() => {
@@ -124,7 +124,7 @@ impl Agent<'_> {
     }
 
     fn names(&self) -> String {
-        let names = self.run.tools.definitions().iter().map(|tool| tool.name);
+        let names = self.run.tools.definitions().iter().map(|tool| tool.name.as_ref());
         names.collect::<Vec<_>>().join(", ")
     }
 }

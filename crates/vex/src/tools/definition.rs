@@ -1,13 +1,16 @@
 //! The definition of a tool as data: its name, its arguments and its need.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 use tool_call_repair::Tool;
 
 /// The definition of a tool for the model.
 #[derive(Clone, Debug)]
 pub struct ToolDefinition {
-    pub name: &'static str,
-    pub description: &'static str,
+    /// The name by which the model calls it.
+    pub name: Cow<'static, str>,
+    pub description: Cow<'static, str>,
     /// The JSON Schema of its arguments.
     pub input_schema: Value,
     pub need: Need,
@@ -20,7 +23,7 @@ pub struct ToolDefinition {
 impl<'a> From<&'a ToolDefinition> for Tool<'a> {
     fn from(tool: &'a ToolDefinition) -> Self {
         Self {
-            name: tool.name,
+            name: &tool.name,
             aliases: tool.aliases,
             arguments: tool.arguments,
             schema: &tool.input_schema,

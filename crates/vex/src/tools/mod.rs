@@ -30,6 +30,7 @@ mod tool;
 mod update_plan;
 mod walk;
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use tool_call_repair::tool_name;
@@ -91,10 +92,10 @@ fn entries() -> Vec<(Entry, ToolDefinition)> {
 }
 
 /// Returns the canonical name of a tool with this name or alias.
-fn canonical(written: &str) -> Option<&'static str> {
+fn canonical(written: &str) -> Option<Cow<'static, str>> {
     let name = tool_name(written);
-    let known = |(entry, _): &(Entry, ToolDefinition)| entry.is_called(&name).then_some(entry.name);
-    entries().iter().find_map(known)
+    let known = |(entry, _): (Entry, ToolDefinition)| entry.is_called(&name).then_some(entry.name);
+    entries().into_iter().find_map(known)
 }
 
 /// The tools of one run.

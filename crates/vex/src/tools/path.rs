@@ -93,7 +93,7 @@ impl Toolbox {
         }
         let asked = HookSubject {
             call,
-            tool: entry.name,
+            tool: &entry.name,
             interrupt: context.interrupt,
         };
         if let Some(replaced) = self.ask_before(&asked, &input, &check)? {
@@ -122,7 +122,7 @@ impl Toolbox {
         };
         let mut question = Question {
             call_id: call.call_id.clone(),
-            tool: entry.name.to_owned(),
+            tool: entry.name.clone().into_owned(),
             writes: entry.need == Need::Write,
             ..Question::default()
         };
@@ -139,7 +139,7 @@ impl Toolbox {
 
     /// Checks that the call is permitted.
     fn permit(&self, entry: &Entry, input: &Value) -> Result<(), Refusal> {
-        self.judge(entry.name, entry.need, || (entry.subject)(input))
+        self.judge(&entry.name, entry.need, || (entry.subject)(input))
     }
 
     /// Returns whether the model may load this skill.
@@ -180,7 +180,7 @@ impl Toolbox {
         let name = tool_name(written);
         let index = self.entries.iter().position(|entry| entry.is_called(&name));
         let index = index.ok_or_else(|| {
-            let names: Vec<_> = self.entries.iter().map(|entry| entry.name).collect();
+            let names: Vec<_> = self.entries.iter().map(|entry| entry.name.as_ref()).collect();
             ToolError::Failed(format!(
                 "there is no tool {written:?}; there are {}",
                 names.join(", ")

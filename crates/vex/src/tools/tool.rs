@@ -1,5 +1,6 @@
 //! The trait of a tool: one type in one file, listed in [`super::entries`].
 
+use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use serde::de::DeserializeOwned;
@@ -114,9 +115,13 @@ pub(crate) trait Tool: DeserializeOwned {
     fn run(self, context: &ToolContext<'_>) -> Result<<Self::Kind as ToolKind>::Output, ToolError>;
 }
 
-/// The entry of a tool in the registry.
+/// The code of a tool. That of a built-in one captures nothing, so its box is not allocated.
+type RunTool = dyn Fn(&ToolContext<'_>, &Value) -> Result<Output, ToolError> + Send + Sync;
+
+/// The entry of a tool in the registry: one of [`super::entries`], or one known only at run time.
 pub(crate) struct Entry {
-    pub(crate) name: &'static str,
+    /// The name in rules, events, approvals and hooks.
+    pub(crate) name: Cow<'static, str>,
     pub(crate) aliases: &'static [&'static str],
     pub(crate) need: Need,
     pub(crate) side_by_side: bool,
@@ -124,7 +129,7 @@ pub(crate) struct Entry {
     pub(crate) paths: &'static [&'static str],
     pub(crate) mend: fn(&mut Map<String, Value>),
     pub(crate) subject: fn(&Value) -> Subject,
-    pub(crate) run: fn(&ToolContext<'_>, &Value) -> Result<Output, ToolError>,
+    pub(crate) run: Box<RunTool>,
     /// Compiled from the schema at the first call of the tool.
     pub(crate) schema: OnceLock<Option<JsonSchema>>,
 }
@@ -138,7 +143,7 @@ impl Entry {
     /// Returns the entry for the registry and the definition for the model.
     pub(crate) fn of<T: Tool>() -> (Self, ToolDefinition) {
         let entry = Self {
-            name: T::NAME,
+            name: Cow::Borrowed(T::NAME),
             aliases: T::ALIASES,
             need: T::Kind::NEED,
             side_by_side: T::Kind::SIDE_BY_SIDE,
@@ -146,17 +151,17 @@ impl Entry {
             paths: T::PATHS,
             mend: T::mend,
             subject: T::subject,
-            run: |context, input| {
+            run: Box::new(|context, input| {
                 let typed = T::deserialize(input).map_err(|error| {
                     ToolError::Failed(format!("the arguments of {} are wrong: {error}", T::NAME))
                 })?;
                 typed.run(context).map(Into::into)
-            },
+            }),
             schema: OnceLock::new(),
         };
         let definition = ToolDefinition {
-            name: T::NAME,
-            description: T::DESCRIPTION,
+            name: Cow::Borrowed(T::NAME),
+            description: Cow::Borrowed(T::DESCRIPTION),
             need: T::Kind::NEED,
             aliases: T::ALIASES,
             arguments: T::ARGUMENTS,

@@ -110,8 +110,8 @@ impl Asked {
 
 fn tools() -> Vec<ToolDefinition> {
     let define = |name: &'static str, field: &'static str| ToolDefinition {
-        name,
-        description: "",
+        name: name.into(),
+        description: "".into(),
         need: Need::Read,
         aliases: &[],
         arguments: &[],

@@ -10,8 +10,8 @@ use crate::tools::{Need, ToolDefinition};
 
 fn tools() -> Vec<ToolDefinition> {
     vec![ToolDefinition {
-        name: "read_file",
-        description: "Reads a file.",
+        name: "read_file".into(),
+        description: "Reads a file.".into(),
         input_schema: json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}),
         need: Need::Read,
         aliases: &[],

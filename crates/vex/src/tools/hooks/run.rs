@@ -53,7 +53,7 @@ enum HookDecision {
 pub(in crate::tools) struct HookSubject<'a> {
     pub(in crate::tools) call: &'a ToolCall,
     /// The tool's canonical name.
-    pub(in crate::tools) tool: &'static str,
+    pub(in crate::tools) tool: &'a str,
     pub(in crate::tools) interrupt: &'a Interrupt,
 }
 
@@ -111,7 +111,7 @@ impl Toolbox {
         Ok(replaced)
     }
 
-    fn hooks(&self, event: HookEvent, tool: &'static str) -> impl Iterator<Item = &Hook> {
+    fn hooks<'a>(&'a self, event: HookEvent, tool: &'a str) -> impl Iterator<Item = &'a Hook> {
         self.policy
             .hooks
             .iter()

@@ -63,7 +63,12 @@ fn toolbox_contains_only_the_named_tools() {
         tools: ["read_file", "edit"].map(|name| name.parse().unwrap()).into(),
         ..Policy::default()
     });
-    let names: Vec<_> = bench.tools.definitions().iter().map(|tool| tool.name).collect();
+    let names: Vec<_> = bench
+        .tools
+        .definitions()
+        .iter()
+        .map(|tool| tool.name.as_ref())
+        .collect();
     assert_eq!(names, ["read_file", "edit_file"]);
     let shown = bench.fails("run_command", json!({"command": "touch out"}));
     assert_eq!(

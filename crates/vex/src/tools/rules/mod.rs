@@ -11,6 +11,7 @@ mod shell;
 mod tests;
 mod wrappers;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
@@ -21,12 +22,12 @@ use super::{Root, Subject, canonical};
 use shell::{Glyph, Word, known};
 
 /// The name of an existing tool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ToolName(&'static str);
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolName(Cow<'static, str>);
 
 impl ToolName {
-    pub fn as_str(self) -> &'static str {
-        self.0
+    pub fn as_str(&self) -> &str {
+        &self.0
     }
 }
 
@@ -94,7 +95,7 @@ impl FromStr for Rule {
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.pattern {
-            None => f.write_str(self.tool.0),
+            None => f.write_str(&self.tool.0),
             Some(pattern) => write!(f, "{}({pattern})", self.tool.0),
         }
     }
@@ -128,7 +129,7 @@ macro_rules! as_text {
         }
     };
 }
-as_text!(ToolName, |name| name.0.to_owned());
+as_text!(ToolName, |name| name.0.clone().into_owned());
 as_text!(Rule, ToString::to_string);
 
 /// All rules of a run.

@@ -372,8 +372,8 @@ fn usage_is_estimated_only_when_it_is_not_counted() {
 #[test]
 fn text_call_beside_a_native_call_is_dropped() {
     let tool = ToolDefinition {
-        name: "look",
-        description: "",
+        name: "look".into(),
+        description: "".into(),
         input_schema: serde_json::json!({"type": "object", "properties": {"path": {"type": "string"}}}),
         need: Need::Read,
         aliases: &[],
@@ -407,8 +407,8 @@ fn text_call_beside_a_native_call_is_dropped() {
 #[test]
 fn text_call_may_use_other_names_of_tool_and_arguments() {
     let tool = ToolDefinition {
-        name: "run_command",
-        description: "",
+        name: "run_command".into(),
+        description: "".into(),
         input_schema: serde_json::json!({
             "type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"],
         }),
