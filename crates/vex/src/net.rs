@@ -44,22 +44,25 @@ pub(crate) fn until_interrupted<T>(
     interrupt: &Interrupt,
     work: impl Future<Output = T>,
 ) -> Option<T> {
+    runtime.block_on(unless_interrupted(interrupt, work))
+}
+
+/// Waits for a future. Returns `None` if the interrupt comes first.
+pub(crate) async fn unless_interrupted<T>(interrupt: &Interrupt, work: impl Future<Output = T>) -> Option<T> {
     let (sender, receiver) = oneshot::channel();
     let _listening = interrupt.listen(move || {
         // If the receiver was dropped, the run is over.
         let _ = sender.send(());
     });
-    runtime.block_on(async {
-        let interrupted = async {
-            // A dropped sender is not an interrupt.
-            if receiver.await.is_err() {
-                std::future::pending::<()>().await;
-            }
-        };
-        tokio::select! {
-            biased;
-            () = interrupted => None,
-            done = work => Some(done),
+    let interrupted = async {
+        // A dropped sender is not an interrupt.
+        if receiver.await.is_err() {
+            std::future::pending::<()>().await;
         }
-    })
+    };
+    tokio::select! {
+        biased;
+        () = interrupted => None,
+        done = work => Some(done),
+    }
 }

@@ -37,6 +37,17 @@ pub fn init(also: &[String]) {
     learn(also);
 }
 
+/// Also masks these values from now on, if their names are those of keys. The value of a header
+/// starts with a scheme.
+pub(crate) fn learn_keys<'a>(values: impl Iterator<Item = (&'a String, &'a String)>) {
+    let secret = |(name, value): (&String, &String)| {
+        let (_, secret) = value.rsplit_once(' ').unwrap_or(("", value));
+        (name.clone(), secret.to_owned())
+    };
+    let also = ["Authorization".to_owned(), "authorization".to_owned()];
+    vik_mask::learn(vik_mask::key_values(values.map(secret), &also));
+}
+
 fn process() -> Masker {
     OWN.call_once(|| learn(&[]));
     vik_mask::process()

@@ -16,6 +16,11 @@ pub fn escape() -> PathBuf {
     built("vik-testkit", "vik-escape")
 }
 
+/// The MCP server, correct or hostile.
+pub fn mcp_server() -> PathBuf {
+    built("vik-testkit", "vik-mcp-server")
+}
+
 /// The scripted model server.
 pub fn model_server() -> PathBuf {
     built("vik-testkit", "vik-model-server")

@@ -35,6 +35,11 @@ pub struct ChoiceArgs {
     #[arg(short = 'C', long = "cd", value_name = "DIR", env = "VEX_CD", hide_env = true, value_hint = ValueHint::DirPath)]
     pub dir: Option<PathBuf>,
 
+    /// JSON file with MCP servers, `{"mcpServers": {NAME: {…}}}`, as Claude Code reads it; can be
+    /// repeated
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub mcp_config: Vec<PathBuf>,
+
     /// Override a setting; the value is TOML; can be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     pub config: Vec<String>,
@@ -59,7 +64,10 @@ impl ChoiceArgs {
         flags.extend(more);
         // Settings are searched in the resolved folder, whatever links lead to it.
         let workspace = self.dir().canonicalize().ok();
-        LoadedConfig::load(&Sources::of_process(workspace.as_deref(), &self.config, flags))
+        LoadedConfig::load(&Sources {
+            mcp_files: &self.mcp_config,
+            ..Sources::of_process(workspace.as_deref(), &self.config, flags)
+        })
     }
 }
 
@@ -297,6 +305,7 @@ mod tests {
         "replay",
         "replay-dir",
         "config",
+        "mcp-config",
         "help",
         "scope",
         "scope-env",

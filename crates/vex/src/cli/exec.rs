@@ -16,6 +16,7 @@ use crate::evidence::RepositoryBaseline;
 use crate::inbox::Inbox;
 use crate::interrupt::Interrupt;
 use crate::provider::{ProviderError, catalog};
+use crate::redact::redact;
 use crate::session::{Head, Origin, Session, SessionError, SessionId, Store};
 use crate::skills::Skills;
 use crate::tools::{Permission, Policy, Root, Rules, Toolbox};
@@ -127,7 +128,7 @@ fn work(args: &ExecArgs, journal: &Journal, interrupt: &Interrupt) -> Ending {
     if let Some(error) = unusable {
         return config(error.to_string());
     }
-    let tools = match tools {
+    let mut tools = match tools {
         Ok(tools) => tools,
         Err(error) => return config(with_source(&error)),
     };
@@ -161,6 +162,9 @@ fn work(args: &ExecArgs, journal: &Journal, interrupt: &Interrupt) -> Ending {
             Err(ending) => return ending,
         },
     };
+    if let Some(ending) = start_servers(&mut tools, &settings, journal, interrupt) {
+        return ending;
+    }
     let instructions: Vec<&str> = settings.instructions.iter().map(String::as_str).collect();
     let writes_fences = provider_in_use.model().tool_calls.in_fences();
     let catalogue = skills::catalogue(journal, &tools, provider_in_use.model().context_window);
@@ -195,6 +199,41 @@ fn work(args: &ExecArgs, journal: &Journal, interrupt: &Interrupt) -> Ending {
     });
     journal.evidence(|evidence| before.add_to(evidence));
     ending
+}
+
+/// Starts the MCP servers. Returns the ending of a run that cannot go on without one.
+fn start_servers(
+    tools: &mut Toolbox,
+    settings: &Settings,
+    journal: &Journal,
+    interrupt: &Interrupt,
+) -> Option<Ending> {
+    let starts = match tools.start_servers(&settings.mcp, interrupt) {
+        Ok(Some(starts)) => starts,
+        Ok(None) => return Some(Ending::failed(ExitReason::Interrupted, "interrupted by a signal")),
+        Err(error) => {
+            let message = format!("cannot start a thread for MCP servers: {error}");
+            return Some(Ending::failed(ExitReason::Failed, message));
+        }
+    };
+    for start in starts {
+        let name = &start.name;
+        match start.outcome {
+            Ok(tools) => {
+                for warning in &tools.warnings {
+                    journal.warning(&format!("the MCP server {name}: {warning}"));
+                }
+            }
+            Err(error) => {
+                let message = format!("the MCP server {name} does not start: {error}");
+                if start.required {
+                    return Some(Ending::failed(ExitReason::Config, redact(&message)));
+                }
+                journal.warning(&message);
+            }
+        }
+    }
+    None
 }
 
 /// Opens the provider. A recording and another provider exclude each other.

@@ -10,7 +10,7 @@ use toml::{Table, Value};
 
 use super::error::friendly;
 use super::keys::{self, KEYS, OTHER_VARIABLES};
-use super::{ConfigError, LoadedConfig, Settings};
+use super::{ConfigError, LoadedConfig, Settings, mcp_file};
 
 /// The maximum size of a file, in bytes.
 const MAX_BYTES: u64 = 1024 * 1024;
@@ -74,6 +74,27 @@ impl Layers {
             let (table, _) = parse(&path.display().to_string(), &text)?;
             self.add_layer(table, &Origin::File(path.to_owned()));
         }
+        Ok(())
+    }
+
+    /// Adds the servers of a file of `--mcp-config`. Each replaces one of the same name as a whole.
+    pub(super) fn add_mcp_file(&mut self, path: &Path) -> Result<(), ConfigError> {
+        let missing = || ConfigError::Read {
+            path: path.to_owned(),
+            source: std::io::ErrorKind::NotFound.into(),
+        };
+        let text = read(path)?.ok_or_else(missing)?;
+        let servers = mcp_file::servers(&path.display().to_string(), &text)?;
+        if let Some(Value::Table(known)) = self.table.get_mut("mcp") {
+            for name in servers.keys() {
+                known.remove(name);
+                self.origins.retain(
+                    |path, _| !matches!(path.as_slice(), [mcp, server, ..] if mcp == "mcp" && server == name),
+                );
+            }
+        }
+        let layer = Table::from_iter([("mcp".to_owned(), Value::Table(servers))]);
+        self.add_layer(layer, &Origin::File(path.to_owned()));
         Ok(())
     }
 

@@ -1,15 +1,16 @@
 //! The settings of a run, and the origin of each value.
 //!
 //! Layers, later ones win: the defaults, `/etc/vex/config.toml`, the user's `config.toml`,
-//! variables of the environment (`VEX_*`), `--config KEY=VALUE`, flags. Lists of what may or must
-//! not be done (`allow`, `deny`, `hooks`, `env_pass`, `sandbox.write`, `trusted_projects`) grow from
-//! layer to layer.
+//! variables of the environment (`VEX_*`), `--mcp-config FILE`, `--config KEY=VALUE`, flags. Lists of
+//! what may or must not be done (`allow`, `deny`, `hooks`, `env_pass`, `sandbox.write`,
+//! `trusted_projects`) grow from layer to layer.
 //! `.vex/config.toml` in the workspace is untrusted: it is applied last and can only narrow
 //! (`project`).
 
 mod error;
 mod keys;
 mod layers;
+mod mcp_file;
 mod period;
 mod project;
 mod sections;
@@ -35,7 +36,7 @@ use crate::provider::catalog::ProviderConfig;
 use crate::provider::http::{Deadlines, RetrySettings};
 use crate::provider::prices::ModelConfig;
 use crate::provider::protocol::Effort;
-use crate::tools::{Hook, Permission, Rule, ToolName, WriteLimits};
+use crate::tools::{Hook, McpServerConfig, Permission, Rule, ToolName, WriteLimits};
 
 /// All settings. Also the form of a `config.toml`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -65,6 +66,9 @@ pub struct Settings {
     pub deny: Vec<Rule>,
     /// Programs that approve, deny or change each tool call.
     pub hooks: Vec<Hook>,
+    /// Servers with more tools (Model Context Protocol), by name. A call needs a rule in `allow`, such as
+    /// `mcp.NAME.TOOL` or `mcp.NAME.*`.
+    pub mcp: BTreeMap<String, McpServerConfig>,
     /// The maximum size of an existing file that is rewritten as a whole.
     pub write: WriteLimits,
     /// The sandbox of commands.
@@ -122,6 +126,7 @@ impl Default for Settings {
             allow: Vec::new(),
             deny: Vec::new(),
             hooks: Vec::new(),
+            mcp: BTreeMap::new(),
             write: WriteLimits::default(),
             sandbox: SandboxSettings::default(),
             env_pass: Vec::new(),
@@ -155,6 +160,8 @@ pub struct Sources<'a> {
     /// The workspace, whose own file can only narrow.
     pub workspace: Option<&'a Path>,
     pub variables: Vec<(String, String)>,
+    /// Files with servers of tools, as other agents read them.
+    pub mcp_files: &'a [PathBuf],
     pub overrides: &'a [String],
     pub flags: Vec<Flag>,
 }
@@ -192,6 +199,7 @@ impl<'a> Sources<'a> {
             user,
             workspace: None,
             variables,
+            mcp_files: &[],
             overrides: &[],
             flags: Vec::new(),
         }
@@ -231,6 +239,9 @@ impl LoadedConfig {
             layers.add_file(file)?;
         }
         let mut warnings = layers.add_variables(&sources.variables)?;
+        for file in sources.mcp_files {
+            layers.add_mcp_file(file)?;
+        }
         for text in sources.overrides {
             layers.add_override(text)?;
         }
@@ -268,6 +279,11 @@ impl Settings {
         }
         if self.max_usd.is_some_and(|usd| !(usd.is_finite() && usd > 0.0)) {
             return wrong("max_usd must be above zero".to_owned());
+        }
+        for (name, server) in &self.mcp {
+            if let Err(error) = server.check(name) {
+                return wrong(format!("mcp.{name}: {error}"));
+            }
         }
         if self.max_tokens == Some(0) {
             return wrong("max_tokens must be above zero".to_owned());

@@ -47,8 +47,14 @@ impl LoadedConfig {
             }
             value => {
                 let origin = self.origins.get(path).and_then(|origins| origins.first());
-                let is_hidden =
-                    path.len() == 4 && path[0] == "providers" && (path[2] == "headers" || path[2] == "query");
+                let is_hidden = match path.as_slice() {
+                    [section, _, key, _] => match section.as_str() {
+                        "providers" => key == "headers" || key == "query",
+                        "mcp" => key == "headers" || key == "env",
+                        _ => false,
+                    },
+                    _ => false,
+                };
                 let hidden = Value::String("[set]".to_owned());
                 shown.push(one(dotted(path), if is_hidden { &hidden } else { value }, origin));
             }

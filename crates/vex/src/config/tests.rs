@@ -34,6 +34,7 @@ impl Fixture {
                 .iter()
                 .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
                 .collect(),
+            mcp_files: &[],
             overrides: &overrides,
             flags: flags
                 .iter()

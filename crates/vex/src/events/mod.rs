@@ -188,8 +188,8 @@ impl Journal {
         }
     }
 
-    /// Emits a call that is about to run.
-    pub fn tool_call(&self, call: &ToolCall) {
+    /// Emits a call of `tool` that is about to run.
+    pub fn tool_call(&self, call: &ToolCall, tool: &str) {
         let input = match &call.input {
             Arguments::Json(input) => redact_json(input),
             Arguments::Broken { raw, .. } => Cow::Owned(Value::String(redact(raw).into_owned())),
@@ -198,7 +198,7 @@ impl Journal {
         inner.repaired_calls += u64::from(call.repaired);
         inner.emit(&Event::ToolCall {
             call_id: &call.call_id,
-            tool: &redact(&call.tool),
+            tool: &redact(tool),
             input: &input,
             repaired: call.repaired,
         });

@@ -54,6 +54,7 @@ fn stable(text: &str) -> String {
 
 /// Emits one event of every kind.
 fn emit_every_event(journal: &Journal) {
+    let tool_call = |call: ToolCall| journal.tool_call(&call, &call.tool);
     let call = |tool: &str, input| ToolCall {
         call_id: "c1".into(),
         tool: tool.into(),
@@ -90,12 +91,12 @@ fn emit_every_event(journal: &Journal) {
         Some(0.25),
         Some(200_000),
     );
-    journal.tool_call(&call(
+    tool_call(call(
         "run_command",
         Arguments::Json(json!({"command": format!("echo {}\x1b[31m\nls", secret())})),
     ));
     journal.tool_result(&result("c1", Some(3), "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n"));
-    journal.tool_call(&call(
+    tool_call(call(
         "edit_file",
         Arguments::Broken {
             raw: "{\"path\": ".into(),

@@ -39,4 +39,6 @@ pub enum Need {
     Execute,
     /// Requests to a host on the network.
     Http,
+    /// A call of a server, which only a rule allows.
+    Server,
 }

@@ -7,7 +7,7 @@ use std::path::{Component, Path};
 use serde_json::{Map, Value};
 use tool_call_repair::snake_case;
 
-use super::definition::ToolDefinition;
+use super::definition::{Need, ToolDefinition};
 use super::root::Root;
 use super::tool::Entry;
 use crate::json_schema::JsonSchema;
@@ -31,9 +31,34 @@ pub(super) fn prepare(
     root: &Root,
     input: &Value,
 ) -> Result<Value, String> {
-    let input = normalise(entry, definition, root, input)?;
+    let input = if entry.need == Need::Server {
+        foreign(entry, definition, input)?
+    } else {
+        normalise(entry, definition, root, input)?
+    };
     validate(entry, definition, &input)?;
     Ok(input)
+}
+
+/// Corrects arguments of a tool that only its server knows: types, nothing else.
+fn foreign(entry: &Entry, definition: &ToolDefinition, input: &Value) -> Result<Value, String> {
+    let mut given = match input {
+        Value::Null => Value::Object(Map::new()),
+        given => given.clone(),
+    };
+    coerce(&mut given, &definition.input_schema);
+    if !given.is_object() {
+        return Err(not_an_object(entry, &given));
+    }
+    Ok(given)
+}
+
+fn not_an_object(entry: &Entry, given: &Value) -> String {
+    format!(
+        "the arguments of {} must be an object, not {}",
+        entry.name,
+        brief(&given.to_string(), 60)
+    )
 }
 
 fn normalise(
@@ -49,11 +74,7 @@ fn normalise(
         Value::Object(given) => given,
         Value::Null => Map::new(),
         other => {
-            return Err(format!(
-                "the arguments of {} must be an object, not {}",
-                entry.name,
-                brief(&other.to_string(), 60)
-            ));
+            return Err(not_an_object(entry, &other));
         }
     };
     let mut arguments = Map::new();
@@ -220,11 +241,16 @@ fn example(definition: &ToolDefinition) -> Value {
 }
 
 fn validate(entry: &Entry, definition: &ToolDefinition, input: &Value) -> Result<(), String> {
-    let compiled = entry
-        .schema
-        .get_or_init(|| JsonSchema::built_in(&definition.input_schema).ok());
-    // An invalid schema accepts nothing.
+    let compiled = entry.schema.get_or_init(|| match entry.need {
+        Need::Server => JsonSchema::new(&definition.input_schema).ok(),
+        _ => JsonSchema::built_in(&definition.input_schema).ok(),
+    });
     let Some(schema) = compiled else {
+        // A server validates itself what it describes in other ways.
+        if entry.need == Need::Server {
+            return Ok(());
+        }
+        // An invalid schema accepts nothing.
         return Err(format!("the arguments of {} cannot be checked", entry.name));
     };
     let mut mistakes: Vec<String> = Vec::new();

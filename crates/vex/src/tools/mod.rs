@@ -11,6 +11,7 @@ mod glob;
 mod hooks;
 mod input;
 mod load_skill;
+mod mcp;
 mod memory;
 mod output;
 mod parallel;
@@ -44,6 +45,7 @@ use memory::FileMemory;
 pub use definition::{Need, ToolDefinition};
 pub use files::WriteLimits;
 pub use hooks::{Hook, HookEvent};
+pub use mcp::{ByteSize, McpServerConfig, ServerStart, ServerTool, ServerTools};
 pub use permission::Permission;
 pub use policy::Policy;
 pub use root::{Root, RootError};
@@ -101,11 +103,15 @@ fn canonical(written: &str) -> Option<Cow<'static, str>> {
 /// The tools of one run.
 pub struct Toolbox {
     entries: Vec<Entry>,
+    /// The definitions of the entries, in the same order.
     definitions: Vec<ToolDefinition>,
+    /// How many of them the model gets; no rule allows the others.
+    offered: usize,
     root: Root,
     files: FileMemory,
     plan: Plan,
     policy: Policy,
+    servers: Option<mcp::McpServers>,
     runner: command::Runner,
     processes: command::BackgroundCommands,
 }
@@ -116,12 +122,12 @@ impl Toolbox {
         let policy = policy.into();
         let root = root.with_readable(policy.skills.iter().map(|skill| skill.path.clone()));
         let is_given = |(entry, _): &(Entry, ToolDefinition)| {
-            let is_chosen =
-                policy.tools.is_empty() || policy.tools.iter().any(|tool| tool.as_str() == entry.name);
-            is_chosen && (entry.name != LoadSkill::NAME || !policy.skills.is_empty())
+            policy.gives(&entry.name) && (entry.name != LoadSkill::NAME || !policy.skills.is_empty())
         };
-        let (entries, definitions) = entries().into_iter().filter(is_given).unzip();
+        let (entries, definitions): (Vec<_>, Vec<_>) = entries().into_iter().filter(is_given).unzip();
         Self {
+            offered: entries.len(),
+            servers: None,
             entries,
             definitions,
             runner: command::Runner::new(&root, &policy),
@@ -181,7 +187,16 @@ impl Toolbox {
 
     /// Returns the definitions for the model.
     pub fn definitions(&self) -> &[ToolDefinition] {
-        &self.definitions
+        &self.definitions[..self.offered]
+    }
+
+    /// Adds a tool that is known only at run time. One that is not offered is known by its name, so
+    /// that a call is denied with the reason.
+    fn add(&mut self, entry: Entry, definition: ToolDefinition, offered: bool) {
+        let at = if offered { self.offered } else { self.entries.len() };
+        self.entries.insert(at, entry);
+        self.definitions.insert(at, definition);
+        self.offered += usize::from(offered);
     }
 
     pub fn permission(&self) -> Permission {

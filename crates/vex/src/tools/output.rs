@@ -14,6 +14,8 @@ pub(crate) struct Output {
     pub(crate) exit_code: Option<i32>,
     pub(crate) changes: Vec<String>,
     pub(crate) command: Option<String>,
+    /// The maximum size of the text in the conversation, if it differs from that of most tools.
+    pub(crate) max_bytes: Option<usize>,
 }
 
 impl From<String> for Output {
@@ -77,8 +79,8 @@ impl From<RunOutcome> for Output {
             text: ran.text,
             is_error: ran.is_error,
             exit_code: ran.exit_code,
-            changes: Vec::new(),
             command: Some(ran.command),
+            ..Self::default()
         }
     }
 }

@@ -58,7 +58,7 @@ impl Toolbox {
         done: &mut dyn FnMut(ToolResult),
     ) {
         for call in calls {
-            journal.tool_call(call);
+            journal.tool_call(call, self.shown_name(call));
         }
         let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let next = AtomicUsize::new(0);

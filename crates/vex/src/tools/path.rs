@@ -23,7 +23,7 @@ use crate::skills::Skill;
 impl Toolbox {
     /// Runs one call. Every failure is a result for the model.
     pub fn call(&self, call: &ToolCall, journal: &Journal, interrupt: &Interrupt) -> ToolResult {
-        journal.tool_call(call);
+        journal.tool_call(call, self.shown_name(call));
         let result = self.execute(call, journal, interrupt);
         journal.tool_result(&result);
         result
@@ -50,8 +50,17 @@ impl Toolbox {
             call_id: call.call_id.clone(),
             is_error: output.is_error,
             exit_code: output.exit_code,
-            output: presentable(output.text),
+            output: presentable(output.text, output.max_bytes),
             denied,
+        }
+    }
+
+    /// Returns the name of the called tool in events: that of its rules for a tool of a server, else
+    /// as the model wrote it.
+    pub(super) fn shown_name<'a>(&'a self, call: &'a ToolCall) -> &'a str {
+        match self.find(&call.tool) {
+            Ok((entry, _)) if entry.need == Need::Server => &entry.name,
+            _ => &call.tool,
         }
     }
 
@@ -102,7 +111,7 @@ impl Toolbox {
         self.ask_outside(entry, call, &input, context)?;
         let mut output = (entry.run)(context, &input)?;
         record_evidence(&mut output, context.journal);
-        output.text = presentable(output.text);
+        output.text = presentable(output.text, output.max_bytes);
         if let Some(replaced) = self.ask_after(&asked, &input, &output.text, output.is_error)? {
             output.text = replaced;
         }
@@ -178,9 +187,19 @@ impl Toolbox {
     /// Returns the tool of this name. An unknown one is never run, whatever its name suggests.
     pub(super) fn find(&self, written: &str) -> Result<(&Entry, &ToolDefinition), ToolError> {
         let name = tool_name(written);
-        let index = self.entries.iter().position(|entry| entry.is_called(&name));
+        let index = self
+            .entries
+            .iter()
+            .zip(&self.definitions)
+            .position(|(entry, definition)| {
+                // The tools of servers have two names, and capitals and dashes in them.
+                let is_of_server = || {
+                    entry.name == written || definition.name == written || tool_name(&definition.name) == name
+                };
+                entry.is_called(&name) || entry.need == Need::Server && is_of_server()
+            });
         let index = index.ok_or_else(|| {
-            let names: Vec<_> = self.entries.iter().map(|entry| entry.name.as_ref()).collect();
+            let names: Vec<_> = self.definitions().iter().map(|tool| tool.name.as_ref()).collect();
             ToolError::Failed(format!(
                 "there is no tool {written:?}; there are {}",
                 names.join(", ")
@@ -222,18 +241,19 @@ fn record_evidence(output: &mut Output, journal: &Journal) {
 }
 
 /// Returns the text for the model, the log and the events: bounded and without secrets.
-fn presentable(text: String) -> String {
+fn presentable(text: String, max_bytes: Option<usize>) -> String {
+    let max_bytes = max_bytes.unwrap_or(MAX_OUTPUT_BYTES);
     match redact(&text) {
-        Cow::Borrowed(_) => bounded(text),
-        Cow::Owned(redacted) => bounded(redacted),
+        Cow::Borrowed(_) => bounded(text, max_bytes),
+        Cow::Owned(redacted) => bounded(redacted, max_bytes),
     }
 }
 
-fn bounded(text: String) -> String {
-    if text.len() <= MAX_OUTPUT_BYTES {
+fn bounded(text: String, max_bytes: usize) -> String {
+    if text.len() <= max_bytes {
         return text;
     }
-    let half = MAX_OUTPUT_BYTES / 2;
+    let half = max_bytes / 2;
     let head = text.floor_char_boundary(half);
     let tail = text.ceil_char_boundary(text.len() - half);
     format!(

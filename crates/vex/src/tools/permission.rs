@@ -35,12 +35,18 @@ impl Permission {
             Need::Read => true,
             Need::Write | Need::Execute => self != Self::ReadOnly,
             Need::Http => self == Self::Full,
+            Need::Server => false,
         }
     }
 
     /// Returns the refusal of a need that it does not cover.
     pub(crate) fn refusal(self, tool: &str, need: Need) -> Refusal {
         let (verb, instead) = match need {
+            Need::Server => {
+                return Refusal::new("permission", format!("no rule allows {tool}")).instead(format!(
+                    "do without it, and say what could not be done; the user can allow it with --allow '{tool}'"
+                ));
+            }
             Need::Read => ("read", None),
             Need::Write => (
                 "write files",

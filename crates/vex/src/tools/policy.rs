@@ -36,6 +36,13 @@ pub struct Policy {
     pub skills: Skills,
 }
 
+impl Policy {
+    /// Returns whether the model gets this tool.
+    pub(super) fn gives(&self, tool: &str) -> bool {
+        self.tools.is_empty() || self.tools.iter().any(|name| name.matches(tool))
+    }
+}
+
 impl From<Permission> for Policy {
     fn from(permission: Permission) -> Self {
         Self {

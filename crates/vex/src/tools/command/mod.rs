@@ -8,6 +8,7 @@ mod confinement;
 mod quote;
 mod runner;
 mod running;
+mod server;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +26,7 @@ pub(crate) use command_output::CommandOutput;
 pub(crate) use quote::quoted;
 pub(crate) use runner::{Run, Runner};
 pub(crate) use running::{CommandEnd, StopCause};
+pub(crate) use server::{ServerPipes, ServerProcess, ServerSpec};
 
 /// The longest time that a model may request, in milliseconds.
 const MAX_TIMEOUT_MS: u64 = 30 * 60 * 1000;

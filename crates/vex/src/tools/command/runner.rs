@@ -5,6 +5,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use vik_proc::Fence;
+
 use super::bounded_output::BoundedOutput;
 use super::confinement::Confinement;
 use super::running::{CommandEnd, CommandSpec, RunningCommand};
@@ -58,22 +60,32 @@ impl Runner {
         &self.confinement
     }
 
+    /// Returns the variables hidden from commands.
+    pub(super) fn hidden(&self) -> &[OsString] {
+        &self.hidden
+    }
+
+    /// Returns the sandbox of a command; programs of the user have none.
+    ///
+    /// # Errors
+    /// When a sandbox is required and unavailable.
+    pub(super) fn fence(&self, trusted: bool) -> std::io::Result<Option<&Fence>> {
+        match self.confinement.fence() {
+            _ if trusted => Ok(None),
+            Ok(fence) => Ok(fence),
+            Err(why) if self.required => Err(std::io::Error::other(format!(
+                "a sandbox is required, and there is none: {why}"
+            ))),
+            Err(_) => Ok(None),
+        }
+    }
+
     pub(super) fn start(&self, run: Run<'_>) -> std::io::Result<RunningCommand> {
-        let fence = match self.confinement.fence() {
-            _ if run.trusted => None,
-            Ok(fence) => fence,
-            Err(why) if self.required => {
-                return Err(std::io::Error::other(format!(
-                    "a sandbox is required, and there is none: {why}"
-                )));
-            }
-            Err(_) => None,
-        };
         RunningCommand::start(CommandSpec {
             line: run.line,
             cwd: run.cwd,
             hidden: &self.hidden,
-            fence,
+            fence: self.fence(run.trusted)?,
             stdin: run.stdin,
             terminal: run.terminal,
             errors: !run.trusted,

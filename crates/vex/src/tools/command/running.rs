@@ -13,16 +13,16 @@ use nix::sys::stat::Mode;
 use vik_proc::{Direct, DirectSpec, Fence, Graces, Mark};
 
 /// The variable that marks the processes of a command.
-const MARK: &str = "VEX_COMMAND";
+pub(super) const MARK: &str = "VEX_COMMAND";
 /// How long a tree may take to end after TERM.
-const TERM_GRACE: Duration = Duration::from_millis(500);
+pub(super) const TERM_GRACE: Duration = Duration::from_millis(500);
 /// How long KILL is repeated.
-const KILL_GRACE: Duration = Duration::from_millis(600);
+pub(super) const KILL_GRACE: Duration = Duration::from_millis(600);
 /// How long processes left by a command may take to end by themselves: enough for the last stage of
 /// a pipe, not for a server.
 const LINGER: Duration = Duration::from_millis(100);
 /// The interval between checks of a tree that is ending.
-const POLL_INTERVAL: Duration = Duration::from_millis(4);
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(4);
 /// The interval between checks if the system does not report the end of a process.
 const POLL_INTERVAL_WITHOUT_EVENTS: Duration = Duration::from_millis(20);
 
@@ -75,17 +75,7 @@ enum Phase {
 
 impl RunningCommand {
     pub(super) fn start(job: CommandSpec<'_>) -> io::Result<Self> {
-        let mut env: Vec<(OsString, OsString)> = std::env::vars_os()
-            .filter(|(name, _)| !job.hidden.contains(name))
-            .collect();
-        let mut set = |name: &str, value: &str| {
-            env.retain(|(known, _)| known != name);
-            env.push((name.into(), value.into()));
-        };
-        set("PAGER", "cat");
-        set("GIT_PAGER", "cat");
-        set("GIT_EDITOR", "true");
-        set("GIT_TERMINAL_PROMPT", "0");
+        let mut env = environment(job.hidden);
         let (output, fed, stdio) = if job.terminal {
             let size = Winsize {
                 ws_row: 24,
@@ -96,7 +86,7 @@ impl RunningCommand {
             let pty = openpty(&size, None)?;
             close_on_exec(&pty.master)?;
             close_on_exec(&pty.slave)?;
-            set("TERM", "xterm");
+            set(&mut env, "TERM", "xterm");
             // A reader sees the end of its input.
             nix::unistd::write(&pty.master, b"\x04")?;
             let stdio = [pty.slave.try_clone()?, pty.slave.try_clone()?, pty.slave];
@@ -288,6 +278,24 @@ impl RunningCommand {
             self.stdin = None;
         }
     }
+}
+
+/// Returns the environment of commands: that of vex without the hidden variables, and without
+/// programs that wait for a person.
+pub(super) fn environment(hidden: &[OsString]) -> Vec<(OsString, OsString)> {
+    let mut env: Vec<(OsString, OsString)> = std::env::vars_os()
+        .filter(|(name, _)| !hidden.contains(name))
+        .collect();
+    set(&mut env, "PAGER", "cat");
+    set(&mut env, "GIT_PAGER", "cat");
+    set(&mut env, "GIT_EDITOR", "true");
+    set(&mut env, "GIT_TERMINAL_PROMPT", "0");
+    env
+}
+
+fn set(env: &mut Vec<(OsString, OsString)>, name: &str, value: &str) {
+    env.retain(|(known, _)| known != name);
+    env.push((name.into(), value.into()));
 }
 
 fn null(access: OFlag) -> nix::Result<OwnedFd> {

@@ -47,6 +47,6 @@ fn default_timeout() -> u64 {
 
 impl Hook {
     fn concerns(&self, tool: &str) -> bool {
-        self.tools.is_empty() || self.tools.iter().any(|name| name.as_str() == tool)
+        self.tools.is_empty() || self.tools.iter().any(|name| name.matches(tool))
     }
 }

@@ -30,7 +30,7 @@ fn code(result: &ToolResult) -> String {
 #[test]
 fn bounded_text_keeps_both_ends() {
     let text = format!("start{}end", "ä".repeat(MAX_OUTPUT_BYTES));
-    let short = bounded(text);
+    let short = bounded(text, MAX_OUTPUT_BYTES);
     assert!(short.starts_with("start") && short.ends_with("end"));
     assert!(short.len() < MAX_OUTPUT_BYTES + 100);
 }

@@ -29,12 +29,40 @@ impl ToolName {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// Returns whether this names the tool. In names of tools of servers, `*` is anything and `?`
+    /// one character.
+    pub(super) fn matches(&self, tool: &str) -> bool {
+        self.0 == tool
+            || match (server_tool(&self.0), server_tool(tool)) {
+                (Some((server, tool)), Some((of_server, of_tool))) => {
+                    fits(server, &glyphs(of_server)) && fits(tool, &glyphs(of_tool))
+                }
+                _ => false,
+            }
+    }
+}
+
+/// How the names of tools of servers start.
+const SERVER_TOOLS: &str = "mcp.";
+
+/// Returns the server and the tool in `mcp.SERVER.TOOL`.
+fn server_tool(name: &str) -> Option<(&str, &str)> {
+    name.strip_prefix(SERVER_TOOLS)?.split_once('.')
 }
 
 impl FromStr for ToolName {
     type Err = RuleError;
 
     fn from_str(text: &str) -> Result<Self, RuleError> {
+        if text.starts_with(SERVER_TOOLS) {
+            let allowed = |c: char| c.is_ascii_alphanumeric() || "_-./*?".contains(c);
+            let is_name = |part: &str| !part.is_empty() && part.chars().all(allowed);
+            return match server_tool(text) {
+                Some((server, tool)) if is_name(server) && is_name(tool) => Ok(Self(text.to_owned().into())),
+                _ => Err(RuleError::ServerTool(text.to_owned())),
+            };
+        }
         canonical(text)
             .map(Self)
             .ok_or_else(|| RuleError::UnknownTool(text.to_owned()))
@@ -53,6 +81,14 @@ pub enum RuleError {
     /// A rule about an unknown tool would have no effect.
     #[error("unknown tool {0:?}")]
     UnknownTool(String),
+    /// The text does not name tools of a server.
+    #[error(
+        "{0:?} names no tool of an MCP server: expected mcp.SERVER.TOOL, such as mcp.tickets.read or mcp.tickets.*"
+    )]
+    ServerTool(String),
+    /// Nothing is known about the arguments of a server's tool.
+    #[error("invalid rule {0:?}: a rule for a tool of an MCP server has no pattern in parentheses")]
+    ServerPattern(String),
     /// The parentheses do not match.
     #[error("invalid rule {0:?}: expected TOOL or TOOL(PATTERN)")]
     Form(String),
@@ -84,6 +120,7 @@ impl FromStr for Rule {
             pattern: pattern.map(str::to_owned),
         };
         match pattern {
+            Some(_) if server_tool(&rule.tool.0).is_some() => Err(RuleError::ServerPattern(text.to_owned())),
             Some(pattern) if paths::glob(pattern).is_none() && rule.tool.0 != "run_command" => {
                 Err(RuleError::Pattern(pattern.to_owned()))
             }
@@ -158,14 +195,20 @@ impl Rules {
         !exactly.contains(['*', '?']) && self.allow.iter().any(names)
     }
 
+    /// Returns whether calls of this tool of a server are allowed.
+    pub(super) fn allows_calls(&self, tool: &str) -> bool {
+        let any = |rules: &[Rule]| rules.iter().any(|rule| rule.tool.matches(tool));
+        any(&self.allow) && !any(&self.deny)
+    }
+
     /// Decides about a call.
     pub(super) fn judge(&self, tool: &str, subject: impl FnOnce() -> Subject, root: &Root) -> Ruling {
-        let of = |rules: &'_ [Rule]| rules.iter().any(|rule| rule.tool.0 == tool);
+        let of = |rules: &'_ [Rule]| rules.iter().any(|rule| rule.tool.matches(tool));
         if !of(&self.allow) && !of(&self.deny) {
             return Ruling::NoMatch(None);
         }
         let about = MatchTarget::new(subject(), root);
-        let concerns = |rule: &&Rule| rule.tool.0 == tool;
+        let concerns = |rule: &&Rule| rule.tool.matches(tool);
         for rule in self.deny.iter().filter(concerns) {
             if let Some(why) = about.is_denied(rule.pattern.as_deref()) {
                 let refusal = Refusal::new("rule", format!("{tool} is denied by the rule {rule}{why}"));

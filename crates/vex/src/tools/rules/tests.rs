@@ -36,9 +36,10 @@ fn rule_without_a_target_is_refused() {
         error("run_comand(git *)"),
         RuleError::UnknownTool("run_comand".to_owned())
     );
+    assert_eq!(error("mcp.shop"), RuleError::ServerTool("mcp.shop".to_owned()));
     assert_eq!(
-        error("mcp.shop.delete"),
-        RuleError::UnknownTool("mcp.shop.delete".to_owned())
+        error("mcp.shop.delete(1)"),
+        RuleError::ServerPattern("mcp.shop.delete(1)".to_owned())
     );
     for text in ["run_command(git", "run_command()", "run_command(git) x"] {
         assert_eq!(error(text), RuleError::Form(text.to_owned()));

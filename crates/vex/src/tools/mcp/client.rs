@@ -1,0 +1,317 @@
+//! The protocol, by `rmcp`. No other module knows its types.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rmcp::model::{
+    CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ContentBlock,
+    ElicitRequestParams, ElicitResult, ElicitationAction, Implementation, PaginatedRequestParams,
+    ProtocolVersion, ResourceContents, SubscriptionFilter, Tool,
+};
+use rmcp::service::{ClientCacheConfig, ClientServiceExt, ServiceError};
+use rmcp::service::{ClientLifecycleMode, NotificationContext, RequestContext, RunningService};
+use rmcp::{ClientHandler, ErrorData, RoleClient};
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::timeout;
+
+/// The maximum number of tools of a server.
+const MAX_TOOLS: usize = 128;
+/// How long a server may take to accept a subscription.
+const LISTEN_TIMEOUT: Duration = Duration::from_secs(2);
+/// The maximum number of pages of a list of tools.
+const MAX_PAGES: usize = 32;
+
+/// A tool as a server describes it.
+#[derive(Clone, Debug)]
+pub(super) struct RemoteTool {
+    pub(super) name: String,
+    pub(super) description: String,
+    pub(super) schema: Value,
+    /// Changes with every part of the definition that a model or a person sees.
+    pub(super) fingerprint: [u8; 32],
+}
+
+/// The tools of a server.
+#[derive(Debug, Default)]
+pub(super) struct ToolList {
+    pub(super) tools: Vec<RemoteTool>,
+    /// Why the list is not complete.
+    pub(super) cut: Option<String>,
+}
+
+/// The answer to a call.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub(super) text: String,
+    pub(super) is_error: bool,
+}
+
+/// Why a call has no answer.
+#[derive(Debug)]
+pub(super) enum CallError {
+    /// The connection ended.
+    Closed,
+    /// The server refused the call, or its answer makes no sense.
+    Refused(String),
+}
+
+/// What a server did beside answering.
+#[derive(Debug, Default)]
+pub(super) struct Notices {
+    /// Whether its list of tools changed since this was last cleared.
+    pub(super) tools_changed: AtomicBool,
+    /// Whether it asked for something that is always declined.
+    pub(super) declined: AtomicBool,
+}
+
+/// An open connection.
+pub(super) struct Client {
+    service: RunningService<RoleClient, Handler>,
+    /// The version of the protocol and the name of the server, for people.
+    pub(super) description: String,
+}
+
+struct Handler(Arc<Notices>);
+
+impl Handler {
+    fn decline(&self) {
+        self.0.declined.store(true, Ordering::Relaxed);
+    }
+}
+
+impl ClientHandler for Handler {
+    fn get_info(&self) -> ClientConfig {
+        // Without capabilities: nobody answers questions, and no model or folder is offered.
+        ClientConfig::new(
+            ClientCapabilities::default(),
+            Implementation::new("vex", crate::VERSION),
+        )
+    }
+
+    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.0.tools_changed.store(true, Ordering::Relaxed);
+    }
+
+    async fn create_elicitation(
+        &self,
+        _: ElicitRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        self.decline();
+        Ok(ElicitResult::new(ElicitationAction::Decline))
+    }
+
+    #[allow(
+        deprecated,
+        reason = "servers of earlier versions of the protocol still ask for it"
+    )]
+    async fn create_message(
+        &self,
+        _: rmcp::model::CreateMessageRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<rmcp::model::CreateMessageResult, ErrorData> {
+        self.decline();
+        Err(declined("sampling"))
+    }
+
+    #[allow(
+        deprecated,
+        reason = "servers of earlier versions of the protocol still ask for it"
+    )]
+    async fn list_roots(
+        &self,
+        _: RequestContext<RoleClient>,
+    ) -> Result<rmcp::model::ListRootsResult, ErrorData> {
+        self.decline();
+        Err(declined("roots"))
+    }
+}
+
+fn declined(what: &str) -> ErrorData {
+    ErrorData::invalid_request(format!("this client offers no {what}"), None)
+}
+
+impl Client {
+    /// Agrees with a server on the protocol: by `server/discover`, and if the server does not know
+    /// it by `initialize`.
+    ///
+    /// # Errors
+    /// With the reason for people.
+    pub(super) async fn connect<R, W>(read: R, write: W, notices: Arc<Notices>) -> Result<Self, String>
+    where
+        R: AsyncRead + Send + Unpin + 'static,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        let mode = ClientLifecycleMode::Auto {
+            preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+            legacy_version: Some(ProtocolVersion::V_2025_11_25),
+        };
+        let service = Handler(Arc::clone(&notices))
+            .serve_with_lifecycle((read, write), mode)
+            .await
+            .map_err(|error| error.to_string())?;
+        service
+            .set_response_cache_config(ClientCacheConfig::disabled())
+            .await;
+        let description = match service.peer_info() {
+            Some(info) => {
+                let server = info.server_info.as_ref();
+                let server = server.map(|server| format!(", {} {}", server.name, server.version));
+                format!("protocol {}{}", info.protocol_version, server.unwrap_or_default())
+            }
+            None => "unknown protocol".to_owned(),
+        };
+        let client = Self { service, description };
+        client.watch_tools(notices).await;
+        Ok(client)
+    }
+
+    /// Asks for the notification of changed tools, which servers without `initialize` send only
+    /// then.
+    async fn watch_tools(&self, notices: Arc<Notices>) {
+        let info = self.service.peer_info();
+        let wanted = info.is_some_and(|info| {
+            let tools = info.capabilities.tools.as_ref();
+            !info.protocol_version.has_initialize()
+                && tools.is_some_and(|tools| tools.list_changed == Some(true))
+        });
+        if !wanted {
+            return;
+        }
+        let filter = SubscriptionFilter::builder().tools_list_changed().build();
+        // A server that refuses it cannot change its tools unnoticed: a restart lists them again.
+        let listening = timeout(LISTEN_TIMEOUT, self.service.listen(filter)).await;
+        if let Ok(Ok(mut subscription)) = listening {
+            tokio::spawn(async move {
+                while let Ok(Some(_)) = subscription.next().await {
+                    notices.tools_changed.store(true, Ordering::Relaxed);
+                }
+            });
+        }
+    }
+
+    /// Lists the tools, a bounded number of them.
+    ///
+    /// # Errors
+    /// With the reason for people.
+    pub(super) async fn tools(&self) -> Result<ToolList, String> {
+        let mut list = ToolList::default();
+        let mut cursor: Option<String> = None;
+        for _ in 0..MAX_PAGES {
+            let params = PaginatedRequestParams::default().with_cursor(cursor.clone());
+            let page = self.service.list_tools(Some(params)).await;
+            let page = page.map_err(|error| format!("it does not list its tools: {error}"))?;
+            for tool in page.tools {
+                if list.tools.len() == MAX_TOOLS {
+                    list.cut = Some(format!("only its first {MAX_TOOLS} tools are used"));
+                    return Ok(list);
+                }
+                list.tools.push(remote_tool(tool));
+            }
+            match page.next_cursor {
+                None => return Ok(list),
+                next if next == cursor => {
+                    list.cut = Some("its list of tools repeats itself".to_owned());
+                    return Ok(list);
+                }
+                next => cursor = next,
+            }
+        }
+        list.cut = Some(format!(
+            "only the first {MAX_PAGES} pages of its list of tools were read"
+        ));
+        Ok(list)
+    }
+
+    /// Calls a tool. Dropping the future cancels the call.
+    ///
+    /// # Errors
+    /// If there is no answer.
+    pub(super) async fn call(&self, tool: &str, arguments: Map<String, Value>) -> Result<Answer, CallError> {
+        let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        match self.service.call_tool(params).await {
+            Ok(result) => Ok(answer(result)),
+            Err(
+                ServiceError::TransportClosed
+                | ServiceError::TransportSend(_)
+                | ServiceError::Cancelled { .. },
+            ) => Err(CallError::Closed),
+            Err(ServiceError::McpError(error)) => Err(CallError::Refused(error.message.into_owned())),
+            Err(error) => Err(CallError::Refused(error.to_string())),
+        }
+    }
+
+    /// Returns whether the connection is still open.
+    pub(super) fn is_open(&self) -> bool {
+        !self.service.is_transport_closed()
+    }
+
+    /// Closes the connection, and with it the input of the server.
+    pub(super) async fn close(self) {
+        let _ = self.service.cancel().await;
+    }
+}
+
+fn remote_tool(tool: Tool) -> RemoteTool {
+    let seen = json!([
+        tool.name,
+        tool.title,
+        tool.description,
+        tool.input_schema,
+        tool.annotations
+    ]);
+    RemoteTool {
+        fingerprint: Sha256::digest(seen.to_string()).into(),
+        description: tool.description.map(|text| text.into_owned()).unwrap_or_default(),
+        schema: Value::Object((*tool.input_schema).clone()),
+        name: tool.name.into_owned(),
+    }
+}
+
+/// Returns the result as text: what is not text is described in a line.
+fn answer(result: CallToolResult) -> Answer {
+    let mut parts: Vec<String> = result.content.into_iter().map(part).collect();
+    // Servers repeat structured content as text, unless they send nothing else.
+    if parts.is_empty()
+        && let Some(value) = result.structured_content
+    {
+        parts.push(value.to_string());
+    }
+    Answer {
+        text: parts.join("\n"),
+        is_error: result.is_error == Some(true),
+    }
+}
+
+fn part(content: ContentBlock) -> String {
+    let bytes = |base64: &str| base64.len() / 4 * 3;
+    match content {
+        ContentBlock::Text(text) => text.text,
+        ContentBlock::Image(image) => format!(
+            "[image, {}, about {} bytes: not shown]",
+            image.mime_type,
+            bytes(&image.data)
+        ),
+        ContentBlock::Audio(audio) => format!(
+            "[audio, {}, about {} bytes: not shown]",
+            audio.mime_type,
+            bytes(&audio.data)
+        ),
+        ContentBlock::Resource(embedded) => match embedded.resource {
+            ResourceContents::TextResourceContents { uri, text, .. } => format!("[resource {uri}]\n{text}"),
+            ResourceContents::BlobResourceContents {
+                uri, blob, mime_type, ..
+            } => format!(
+                "[resource {uri}, {}, about {} bytes: not shown]",
+                mime_type.as_deref().unwrap_or("no text"),
+                bytes(&blob)
+            ),
+            _ => "[resource of an unknown kind: not shown]".to_owned(),
+        },
+        ContentBlock::ResourceLink(link) => format!("[link to the resource {} at {}]", link.name, link.uri),
+        _ => "[content of an unknown kind: not shown]".to_owned(),
+    }
+}

@@ -1,0 +1,140 @@
+//! One connection to a server: its process, if it has one, and the protocol.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::unix::pipe;
+use tokio::time::timeout;
+
+use super::client::{Client, Notices, ToolList};
+use super::pipes::{BoundedLines, ErrorTail, TooLong};
+use super::settings::McpServerConfig;
+use crate::tools::command::{Runner, ServerPipes, ServerProcess, ServerSpec};
+
+/// An open connection.
+pub(super) struct Connection {
+    pub(super) client: Client,
+    pub(super) notices: Arc<Notices>,
+    trace: Trace,
+}
+
+/// What explains the end of a connection.
+struct Trace {
+    process: ServerProcess,
+    errors: ErrorTail,
+    too_long: TooLong,
+}
+
+impl Trace {
+    /// Returns why the connection ended.
+    fn reason(&mut self) -> String {
+        if let Some(reason) = self.too_long.reason() {
+            return reason;
+        }
+        let ended = match self.process.exit_code() {
+            Some(code) => format!("it ended with exit code {code}"),
+            None => "it closed the connection".to_owned(),
+        };
+        match self.errors.last_line() {
+            Some(line) => format!("{ended}; its last message: {line}"),
+            None => ended,
+        }
+    }
+}
+
+/// Starts a server in the workspace `cwd`. Call it in the context of the runtime, which
+/// [`connect`] then uses.
+///
+/// # Errors
+/// If the program cannot be started.
+pub(super) fn start(
+    config: &McpServerConfig,
+    runner: &Runner,
+    cwd: &std::path::Path,
+) -> std::io::Result<(ServerProcess, ServerPipes)> {
+    let env: Vec<(String, String)> = config.env.clone().into_iter().collect();
+    runner.start_server(&ServerSpec {
+        program: config.command.as_deref().unwrap_or_default(),
+        args: &config.args,
+        cwd,
+        env: &env,
+    })
+}
+
+/// Opens the connection to a started server, and lists its tools.
+///
+/// # Errors
+/// With the reason for people. The process is ended.
+pub(super) async fn connect(
+    (process, pipes): (ServerProcess, ServerPipes),
+    limit: Duration,
+) -> Result<(Connection, ToolList), String> {
+    let open = || -> std::io::Result<_> {
+        Ok((
+            pipe::Sender::from_owned_fd(pipes.stdin)?,
+            pipe::Receiver::from_owned_fd(pipes.stdout)?,
+            pipe::Receiver::from_owned_fd(pipes.stderr)?,
+        ))
+    };
+    let (stdin, stdout, stderr) = open().map_err(|error| error.to_string())?;
+    let (lines, too_long) = BoundedLines::new(stdout);
+    let errors = ErrorTail::default();
+    tokio::spawn(errors.clone().fill(stderr));
+    let mut trace = Trace {
+        process,
+        errors,
+        too_long,
+    };
+    let notices = Arc::new(Notices::default());
+    let opened = timeout(limit, async {
+        let client = Client::connect(lines, stdin, Arc::clone(&notices)).await?;
+        let tools = client.tools().await?;
+        Ok::<_, String>((client, tools))
+    });
+    match opened.await {
+        Ok(Ok((client, tools))) => {
+            let connection = Connection {
+                client,
+                notices,
+                trace,
+            };
+            Ok((connection, tools))
+        }
+        Ok(Err(error)) if trace.is_over().await => Err(format!("{} ({error})", trace.reason())),
+        Ok(Err(error)) => Err(error),
+        Err(_) => {
+            let last = trace.errors.last_line();
+            let last = last.map_or_else(String::new, |line| format!("; its last message: {line}"));
+            Err(format!("no answer within {} s{last}", limit.as_secs_f64()))
+        }
+    }
+}
+
+impl Trace {
+    /// Returns whether the process ended, or an over-long message ended the connection. A process
+    /// that has closed its output gets a moment to end.
+    async fn is_over(&mut self) -> bool {
+        for _ in 0..20 {
+            if self.too_long.reason().is_some() || self.process.exit_code().is_some() {
+                return true;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        false
+    }
+}
+
+impl Connection {
+    /// Returns why the connection ended, and ends it.
+    pub(super) async fn end_reason(&mut self) -> String {
+        self.trace.is_over().await;
+        self.trace.reason()
+    }
+
+    /// Closes the connection. Returns the process, which is to be ended.
+    pub(super) async fn close(self) -> ServerProcess {
+        // A server that does not read its input must not delay the end of the run.
+        let _ = timeout(Duration::from_millis(200), self.client.close()).await;
+        self.trace.process
+    }
+}

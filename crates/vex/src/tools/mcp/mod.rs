@@ -1,0 +1,268 @@
+//! Tools of MCP servers (Model Context Protocol).
+//!
+//! Servers are started before the first request of a run, only those that are configured, and end
+//! with it. What they send is untrusted: it is bounded, masked, and marked as data in the
+//! conversation. A call needs a rule that allows it; a tool whose definition changes during the run
+//! is refused.
+
+mod client;
+mod connection;
+mod name;
+mod pipes;
+mod runtime;
+mod server;
+mod settings;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use futures_util::future::join_all;
+use serde::Serialize;
+
+pub use settings::{ByteSize, McpServerConfig};
+
+use self::client::{RemoteTool, ToolList};
+use self::name::ToolNames;
+use self::runtime::IoThread;
+use self::server::Server;
+use super::command::{Runner, ServerProcess};
+use super::definition::{Need, ToolDefinition};
+use super::tool::Entry;
+use super::{Subject, Toolbox};
+use crate::interrupt::Interrupt;
+use crate::net::unless_interrupted;
+use crate::redact::learn_keys;
+
+/// The maximum length of a description of a tool, in bytes.
+const MAX_DESCRIPTION: usize = 1024;
+/// The maximum length of the schema of a tool's arguments, in bytes.
+const MAX_SCHEMA: usize = 16 * 1024;
+
+/// The servers of a run. They end when this is dropped.
+pub(super) struct McpServers {
+    io: IoThread,
+    servers: Vec<Arc<Server>>,
+}
+
+/// What a started server offers.
+#[derive(Debug, Serialize)]
+pub struct ServerTools {
+    /// The version of the protocol and the name of the server.
+    pub description: String,
+    pub tools: Vec<ServerTool>,
+    /// What is left out or suspicious, for people.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+/// A tool of a server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ServerTool {
+    /// The name in rules.
+    pub name: String,
+    /// Whether the rules allow a call.
+    pub allowed: bool,
+}
+
+/// The start of a server; the error is for people.
+pub struct ServerStart {
+    pub name: String,
+    /// Whether a run fails without it.
+    pub required: bool,
+    pub outcome: Result<ServerTools, String>,
+}
+
+impl Toolbox {
+    /// Starts the servers at the same time, and adds their tools. Returns `None` if interrupted.
+    ///
+    /// # Errors
+    /// When the system has no thread for them.
+    pub fn start_servers(
+        &mut self,
+        configs: &BTreeMap<String, McpServerConfig>,
+        interrupt: &Interrupt,
+    ) -> std::io::Result<Option<Vec<ServerStart>>> {
+        if configs.is_empty() {
+            return Ok(Some(Vec::new()));
+        }
+        let started = McpServers::start(configs, &self.runner, self.root.path(), interrupt)?;
+        let Some((servers, outcomes)) = started else {
+            return Ok(None);
+        };
+        let mut starts = Vec::new();
+        for (name, config, outcome) in outcomes {
+            starts.push(ServerStart {
+                name: name.clone(),
+                required: config.required,
+                outcome: outcome.map(|(server, list)| self.add_server(name, config, &server, list)),
+            });
+        }
+        self.servers = Some(servers);
+        Ok(Some(starts))
+    }
+
+    /// Adds the tools of a server: those that the rules allow are offered to the model.
+    fn add_server(
+        &mut self,
+        name: &str,
+        config: &McpServerConfig,
+        server: &Arc<Server>,
+        list: ToolList,
+    ) -> ServerTools {
+        let mut warnings: Vec<String> = list.cut.into_iter().collect();
+        let missing = config
+            .tools
+            .iter()
+            .filter(|wanted| list.tools.iter().all(|tool| tool.name != **wanted));
+        warnings.extend(missing.map(|wanted| format!("it has no tool {wanted:?}")));
+        let used = list
+            .tools
+            .into_iter()
+            .filter(|tool| config.uses(&tool.name))
+            .collect();
+        let mut tools = Vec::new();
+        for (names, tool) in named(name, used, &mut warnings) {
+            if !self.policy.gives(&names.rule) {
+                continue;
+            }
+            let allowed = self.policy.rules.allows_calls(&names.rule);
+            tools.push(ServerTool {
+                name: names.rule.clone(),
+                allowed,
+            });
+            let (entry, definition) = entry(names, tool, server);
+            self.add(entry, definition, allowed);
+        }
+        if !tools.is_empty() && tools.iter().all(|tool| !tool.allowed) {
+            warnings.push(format!(
+                "no rule allows any of its tools: --allow 'mcp.{name}.*' allows all"
+            ));
+        }
+        ServerTools {
+            description: server.description(),
+            tools,
+            warnings,
+        }
+    }
+}
+
+impl McpServers {
+    /// Starts all servers in the workspace `cwd`. Returns `None` if interrupted.
+    #[allow(clippy::type_complexity, reason = "it is taken apart at once")]
+    fn start<'a>(
+        configs: &'a BTreeMap<String, McpServerConfig>,
+        runner: &Runner,
+        cwd: &Path,
+        interrupt: &Interrupt,
+    ) -> std::io::Result<
+        Option<(
+            Self,
+            Vec<(
+                &'a String,
+                &'a McpServerConfig,
+                Result<(Arc<Server>, ToolList), String>,
+            )>,
+        )>,
+    > {
+        let io = IoThread::start()?;
+        let pending = configs.iter().map(async |(name, config)| {
+            let resolved = config.resolve(&|name| std::env::var(name).ok())?;
+            learn_keys(resolved.env.iter().chain(&resolved.headers));
+            let (connection, list) = server::open(&resolved, runner, cwd).await?;
+            let server = Server::new(name, resolved, io.handle(), (connection, &list));
+            Ok::<_, String>((Arc::new(server), list))
+        });
+        let opened = io
+            .handle()
+            .block_on(unless_interrupted(interrupt, join_all(pending)));
+        let Some(opened) = opened else { return Ok(None) };
+        let servers = opened
+            .iter()
+            .flatten()
+            .map(|(server, _)| Arc::clone(server))
+            .collect();
+        let outcomes = configs
+            .iter()
+            .zip(opened)
+            .map(|((name, config), outcome)| (name, config, outcome));
+        Ok(Some((Self { io, servers }, outcomes.collect())))
+    }
+}
+
+impl Drop for McpServers {
+    fn drop(&mut self) {
+        let closing = join_all(self.servers.iter().map(|server| server.close()));
+        let processes = self.io.handle().block_on(closing);
+        ServerProcess::end_all(processes.into_iter().flatten().collect());
+    }
+}
+
+/// Returns the usable tools with their names; the others become warnings.
+fn named(server: &str, tools: Vec<RemoteTool>, warnings: &mut Vec<String>) -> Vec<(ToolNames, RemoteTool)> {
+    let mut named: Vec<(ToolNames, RemoteTool)> = Vec::new();
+    for tool in tools {
+        let shown: String = tool.name.chars().take(80).collect();
+        let mut leave_out = |why: &str| warnings.push(format!("its tool {shown:?} is left out: {why}"));
+        match ToolNames::new(server, &tool.name) {
+            Err(why) => leave_out(why),
+            Ok(_) if tool.schema.to_string().len() > MAX_SCHEMA => {
+                leave_out("the schema of its arguments is longer than 16 KiB");
+            }
+            Ok(names) => named.push((names, tool)),
+        }
+    }
+    let collides = |at: usize| {
+        let others = named.iter().enumerate().filter(|(other, _)| *other != at);
+        others
+            .into_iter()
+            .any(|(_, (names, _))| names.collides_with(&named[at].0))
+    };
+    let collisions: Vec<bool> = (0..named.len()).map(collides).collect();
+    let mut kept = Vec::new();
+    for ((names, tool), collides) in named.into_iter().zip(collisions) {
+        if collides {
+            warnings.push(format!(
+                "its tool {:?} is left out: another one has the same name",
+                tool.name
+            ));
+        } else {
+            kept.push((names, tool));
+        }
+    }
+    kept
+}
+
+fn entry(names: ToolNames, tool: RemoteTool, server: &Arc<Server>) -> (Entry, ToolDefinition) {
+    let definition = ToolDefinition {
+        name: names.model.into(),
+        description: shortened(tool.description, MAX_DESCRIPTION).into(),
+        input_schema: tool.schema,
+        need: Need::Server,
+        aliases: &[],
+        arguments: &[],
+    };
+    let (server, name, rule) = (Arc::clone(server), tool.name, names.rule.clone());
+    let entry = Entry {
+        name: names.rule.into(),
+        aliases: &[],
+        need: Need::Server,
+        side_by_side: false,
+        arguments: &[],
+        paths: &[],
+        mend: |_| {},
+        subject: |_| Subject::Unknown,
+        run: Box::new(move |context, input| server.call(&name, &rule, input, context)),
+        schema: OnceLock::new(),
+    };
+    (entry, definition)
+}
+
+/// Cuts a text to a number of bytes.
+fn shortened(mut text: String, max_bytes: usize) -> String {
+    if text.len() > max_bytes {
+        text.truncate(text.floor_char_boundary(max_bytes - '…'.len_utf8()));
+        text.push('…');
+    }
+    text
+}
