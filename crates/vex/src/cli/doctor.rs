@@ -15,7 +15,7 @@ use crate::interrupt::Interrupt;
 use crate::provider::catalog::{self, process_env};
 use crate::provider::http::{list_models, probe};
 use crate::provider::open;
-use crate::tools::{Permission, Root, Toolbox};
+use crate::tools::{McpServerConfig, Permission, Root, ServerTool, Toolbox};
 
 /// `vex doctor`
 #[derive(Debug, Args)]
@@ -47,6 +47,9 @@ struct Finding {
     message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<String>,
+    /// The tools of an MCP server.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<ServerTool>,
 }
 
 impl Finding {
@@ -56,6 +59,7 @@ impl Finding {
             level,
             message: message.into(),
             hint: None,
+            tools: Vec::new(),
         }
     }
 
@@ -109,6 +113,10 @@ fn text(findings: &[Finding]) -> String {
         if let Some(hint) = &finding.hint {
             text += &format!("         {:9} → {hint}\n", "");
         }
+        for tool in &finding.tools {
+            let mark = if tool.allowed { "allowed" } else { "no rule" };
+            text += &format!("         {:9} {mark}  {}\n", "", tool.name);
+        }
     }
     crate::redact::redact(&text).into_owned()
 }
@@ -154,7 +162,8 @@ fn workspace(args: &DoctorArgs, settings: &Settings) -> Vec<Finding> {
     };
     let place = root.path().display().to_string();
     let cwd = root.path().to_owned();
-    let sandbox = match Toolbox::new(root, policy(settings)).sandbox() {
+    let mut tools = Toolbox::new(root, policy(settings));
+    let sandbox = match tools.sandbox() {
         Ok(sandbox) if sandbox.starts_with("none") && settings.permission != Permission::Full => {
             Finding::new("sandbox", Level::Warning, sandbox)
                 .hint("commands are not confined to the workspace: run vex in a container, or with --permission read-only")
@@ -164,6 +173,7 @@ fn workspace(args: &DoctorArgs, settings: &Settings) -> Vec<Finding> {
     };
     let mut findings = vec![Finding::new("workspace", Level::Ok, place), sandbox];
     findings.extend(found_skills(settings, &cwd));
+    findings.extend(mcp_servers(&mut tools, settings));
     findings
 }
 
@@ -183,6 +193,61 @@ fn found_skills(settings: &Settings, cwd: &Path) -> Vec<Finding> {
     findings.extend(found.warnings.iter().map(warning));
     findings.extend(found.untrusted_hint().as_ref().map(warning));
     findings
+}
+
+/// Starts each MCP server, and lists its tools.
+fn mcp_servers(tools: &mut Toolbox, settings: &Settings) -> Vec<Finding> {
+    let starts = match tools.start_servers(&settings.mcp, &Interrupt::new()) {
+        Ok(starts) => starts.unwrap_or_default(),
+        Err(error) => return vec![Finding::new("mcp", Level::Error, error.to_string())],
+    };
+    let mut findings = Vec::new();
+    for start in starts {
+        let name = &start.name;
+        match start.outcome {
+            Ok(server) => {
+                let message = format!("{name}: {} tools ({})", server.tools.len(), server.description);
+                findings.push(Finding {
+                    tools: server.tools,
+                    ..Finding::new("mcp", Level::Ok, message)
+                });
+                let warning =
+                    |warning: &String| Finding::new("mcp", Level::Warning, format!("{name}: {warning}"));
+                findings.extend(server.warnings.iter().map(warning));
+            }
+            Err(error) => {
+                let level = if start.required {
+                    Level::Error
+                } else {
+                    Level::Warning
+                };
+                findings.push(Finding::new(
+                    "mcp",
+                    level,
+                    format!("{name} does not start: {error}"),
+                ));
+            }
+        }
+        findings.extend(
+            settings
+                .mcp
+                .get(name)
+                .and_then(|config| given_secrets(name, config)),
+        );
+    }
+    findings
+}
+
+/// Reports the variables that a program of the run gets: commands of the model can read them.
+fn given_secrets(name: &str, config: &McpServerConfig) -> Option<Finding> {
+    let variables = config.variables();
+    if config.command.is_none() || variables.is_empty() {
+        return None;
+    }
+    let message = format!("{name} gets {}, and so does the model", variables.join(", "));
+    Some(Finding::new("mcp", Level::Warning, message).hint(
+        "the server runs in the sandbox of commands, which can read its environment: reach it by `url`, or outside of the run",
+    ))
 }
 
 /// Lists which keys are set, by the names of their variables.

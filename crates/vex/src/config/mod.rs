@@ -253,8 +253,27 @@ impl LoadedConfig {
             project::narrow(workspace, &mut loaded, &mut warnings)?;
         }
         loaded.settings.check()?;
+        loaded.check_servers()?;
         loaded.warnings = warnings;
         Ok(loaded)
+    }
+}
+
+impl LoadedConfig {
+    /// Checks each MCP server; an error names the layer that defines it.
+    fn check_servers(&self) -> Result<(), ConfigError> {
+        for (name, server) in &self.settings.mcp {
+            if let Err(message) = server.check(name) {
+                let of_server =
+                    |path: &[String]| matches!(path, [mcp, server, ..] if mcp == "mcp" && server == name);
+                let origins = self.origins.iter().find(|(path, _)| of_server(path));
+                let origin = origins
+                    .and_then(|(_, origins)| origins.first())
+                    .unwrap_or(&Origin::Default);
+                return Err(ConfigError::invalid(format!("{origin}: mcp.{name}"), message));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -279,11 +298,6 @@ impl Settings {
         }
         if self.max_usd.is_some_and(|usd| !(usd.is_finite() && usd > 0.0)) {
             return wrong("max_usd must be above zero".to_owned());
-        }
-        for (name, server) in &self.mcp {
-            if let Err(error) = server.check(name) {
-                return wrong(format!("mcp.{name}: {error}"));
-            }
         }
         if self.max_tokens == Some(0) {
             return wrong("max_tokens must be above zero".to_owned());

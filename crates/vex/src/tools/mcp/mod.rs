@@ -46,13 +46,12 @@ pub(super) struct McpServers {
 }
 
 /// What a started server offers.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub struct ServerTools {
     /// The version of the protocol and the name of the server.
     pub description: String,
     pub tools: Vec<ServerTool>,
-    /// What is left out or suspicious, for people.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    /// What is left out, and why, for people.
     pub warnings: Vec<String>,
 }
 

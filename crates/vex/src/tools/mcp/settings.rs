@@ -111,7 +111,6 @@ impl McpServerConfig {
         })
     }
 
-    #[allow(dead_code)]
     /// Returns the variables whose values this server gets.
     pub(crate) fn variables(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self
