@@ -33,14 +33,14 @@ pub(super) fn servers(name: &str, text: &str) -> Result<Table, ConfigError> {
     })?;
     let mut table = Table::new();
     for (server, value) in file.servers {
-        let values = values(value)
+        let values = values(&server, value)
             .map_err(|message| ConfigError::invalid(format!("{name}: mcpServers.{server}"), message))?;
         table.insert(server, toml::Value::Table(values));
     }
     Ok(table)
 }
 
-fn values(server: Value) -> Result<Table, String> {
+fn values(name: &str, server: Value) -> Result<Table, String> {
     let Value::Object(mut fields) = server else {
         return Err("expected an object".to_owned());
     };
@@ -56,6 +56,7 @@ fn values(server: Value) -> Result<Table, String> {
     }
     // Only what is given becomes a value: the defaults have another origin.
     let config: McpServerConfig = by_key(&fields)?;
+    config.check(name)?;
     let all = Table::try_from(&config).map_err(|error| error.to_string())?;
     Ok(all
         .into_iter()

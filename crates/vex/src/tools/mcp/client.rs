@@ -1,24 +1,34 @@
 //! The protocol, by `rmcp`. No other module knows its types.
 
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::model::{
     CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ContentBlock,
     ElicitRequestParams, ElicitResult, ElicitationAction, Implementation, PaginatedRequestParams,
     ProtocolVersion, ResourceContents, SubscriptionFilter, Tool,
 };
-use rmcp::service::{ClientCacheConfig, ClientServiceExt, ServiceError};
+use rmcp::service::{ClientCacheConfig, ClientInitializeError, ClientServiceExt, ServiceError};
 use rmcp::service::{ClientLifecycleMode, NotificationContext, RequestContext, RunningService};
+use rmcp::transport::IntoTransport;
+use rmcp::transport::streamable_http_client::{
+    StreamableHttpClientTransport, StreamableHttpClientTransportConfig, StreamableHttpError,
+};
 use rmcp::{ClientHandler, ErrorData, RoleClient};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
+use crate::net::plain_client;
+
 /// The maximum number of tools of a server.
 const MAX_TOOLS: usize = 128;
+/// How much of an error page is shown, in bytes.
+const MAX_ERROR: usize = 1000;
 /// How long a server may take to accept a subscription.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(2);
 /// The maximum number of pages of a list of tools.
@@ -52,8 +62,8 @@ pub(super) struct Answer {
 /// Why a call has no answer.
 #[derive(Debug)]
 pub(super) enum CallError {
-    /// The connection ended.
-    Closed,
+    /// The connection ended, or the request could not be sent; with the reason, if it is known.
+    Closed(Option<String>),
     /// The server refused the call, or its answer makes no sense.
     Refused(String),
 }
@@ -145,14 +155,60 @@ impl Client {
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
+        Self::agree((read, write), notices).await
+    }
+
+    /// Like [`Client::connect`], with a server that is reached by streamable HTTP. Its messages are
+    /// at most `max_message` bytes long.
+    ///
+    /// # Errors
+    /// With the reason for people.
+    pub(super) async fn connect_http(
+        url: &str,
+        headers: &BTreeMap<String, String>,
+        max_message: usize,
+        notices: Arc<Notices>,
+    ) -> Result<Self, String> {
+        let address = reqwest::Url::parse(url).map_err(|error| format!("url: {error}"))?;
+        if !matches!(address.scheme(), "http" | "https") {
+            return Err("url: only http and https addresses can be used".to_owned());
+        }
+        let client = plain_client(address.scheme() == "https")
+            .build()
+            .map_err(|error| error.to_string())?;
+        let mut custom = HashMap::new();
+        for (name, value) in headers {
+            let wrong = |error: &dyn std::fmt::Display| format!("headers.{name}: {error}");
+            let header = HeaderName::from_bytes(name.as_bytes()).map_err(|error| wrong(&error))?;
+            let mut value = HeaderValue::from_str(value).map_err(|error| wrong(&error))?;
+            value.set_sensitive(true);
+            custom.insert(header, value);
+        }
+        let config = StreamableHttpClientTransportConfig::with_uri(url)
+            .custom_headers(custom)
+            .max_sse_event_size(max_message)
+            .max_json_response_size(max_message)
+            .max_error_response_size(MAX_ERROR);
+        Self::agree(
+            StreamableHttpClientTransport::with_client(client, config),
+            notices,
+        )
+        .await
+    }
+
+    async fn agree<T, E, A>(transport: T, notices: Arc<Notices>) -> Result<Self, String>
+    where
+        T: IntoTransport<RoleClient, E, A>,
+        E: std::error::Error + Send + Sync + 'static,
+    {
         let mode = ClientLifecycleMode::Auto {
             preferred_versions: vec![ProtocolVersion::V_2026_07_28],
             legacy_version: Some(ProtocolVersion::V_2025_11_25),
         };
         let service = Handler(Arc::clone(&notices))
-            .serve_with_lifecycle((read, write), mode)
+            .serve_with_lifecycle(transport, mode)
             .await
-            .map_err(|error| error.to_string())?;
+            .map_err(startup_error)?;
         service
             .set_response_cache_config(ClientCacheConfig::disabled())
             .await;
@@ -234,11 +290,10 @@ impl Client {
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         match self.service.call_tool(params).await {
             Ok(result) => Ok(answer(result)),
-            Err(
-                ServiceError::TransportClosed
-                | ServiceError::TransportSend(_)
-                | ServiceError::Cancelled { .. },
-            ) => Err(CallError::Closed),
+            Err(ServiceError::TransportClosed | ServiceError::Cancelled { .. }) => {
+                Err(CallError::Closed(None))
+            }
+            Err(ServiceError::TransportSend(error)) => Err(CallError::Closed(Some(innermost(&*error.error)))),
             Err(ServiceError::McpError(error)) => Err(CallError::Refused(error.message.into_owned())),
             Err(error) => Err(CallError::Refused(error.to_string())),
         }
@@ -252,6 +307,33 @@ impl Client {
     /// Closes the connection, and with it the input of the server.
     pub(super) async fn close(self) {
         let _ = self.service.cancel().await;
+    }
+}
+
+/// Returns why a connection cannot be opened, without names of types.
+fn startup_error(error: ClientInitializeError) -> String {
+    let text = match error {
+        ClientInitializeError::TransportError { error, .. } => innermost(&*error.error),
+        ClientInitializeError::JsonRpcError(error) => error.message.into_owned(),
+        ClientInitializeError::ConnectionClosed(_) => "it closed the connection".to_owned(),
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => startup_error(*fallback),
+        error => error.to_string(),
+    };
+    // It may contain anything that the server sent.
+    text.chars().take(300).collect()
+}
+
+/// Returns the innermost cause, which is the most specific one.
+fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut innermost = error;
+    loop {
+        let http = innermost.downcast_ref::<StreamableHttpError<reqwest::Error>>();
+        innermost = match (http, innermost.source()) {
+            // It does not name its source.
+            (Some(StreamableHttpError::Client(source)), _) => source,
+            (_, Some(source)) => source,
+            (_, None) => return innermost.to_string(),
+        };
     }
 }
 

@@ -1,5 +1,6 @@
 //! One connection to a server: its process, if it has one, and the protocol.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use tokio::net::unix::pipe;
 use tokio::time::timeout;
 
 use super::client::{Client, Notices, ToolList};
-use super::pipes::{BoundedLines, ErrorTail, TooLong};
+use super::pipes::{BoundedLines, ErrorTail, MAX_MESSAGE, TooLong};
 use super::settings::McpServerConfig;
 use crate::tools::command::{Runner, ServerPipes, ServerProcess, ServerSpec};
 
@@ -15,7 +16,8 @@ use crate::tools::command::{Runner, ServerPipes, ServerProcess, ServerSpec};
 pub(super) struct Connection {
     pub(super) client: Client,
     pub(super) notices: Arc<Notices>,
-    trace: Trace,
+    /// That of its process; a server that is reached by HTTP has none.
+    trace: Option<Trace>,
 }
 
 /// What explains the end of a connection.
@@ -96,7 +98,7 @@ pub(super) async fn connect(
             let connection = Connection {
                 client,
                 notices,
-                trace,
+                trace: Some(trace),
             };
             Ok((connection, tools))
         }
@@ -124,17 +126,52 @@ impl Trace {
     }
 }
 
+/// Connects to a server by HTTP, and lists its tools.
+///
+/// # Errors
+/// With the reason for people.
+pub(super) async fn connect_http(
+    url: &str,
+    headers: &BTreeMap<String, String>,
+    limit: Duration,
+) -> Result<(Connection, ToolList), String> {
+    let notices = Arc::new(Notices::default());
+    let opened = timeout(limit, async {
+        let client = Client::connect_http(url, headers, MAX_MESSAGE, Arc::clone(&notices)).await?;
+        let tools = client.tools().await?;
+        Ok::<_, String>((client, tools))
+    });
+    let (client, tools) = match opened.await {
+        Ok(opened) => opened?,
+        Err(_) => return Err(format!("no answer within {} s", limit.as_secs_f64())),
+    };
+    let connection = Connection {
+        client,
+        notices,
+        trace: None,
+    };
+    Ok((connection, tools))
+}
+
 impl Connection {
-    /// Returns why the connection ended, and ends it.
-    pub(super) async fn end_reason(&mut self) -> String {
-        self.trace.is_over().await;
-        self.trace.reason()
+    /// Returns whether the server can be reached again without a new start.
+    pub(super) fn is_reusable(&self) -> bool {
+        self.trace.is_none() && self.client.is_open()
     }
 
-    /// Closes the connection. Returns the process, which is to be ended.
-    pub(super) async fn close(self) -> ServerProcess {
+    /// Returns why the connection ended, and ends it.
+    pub(super) async fn end_reason(&mut self) -> String {
+        let Some(trace) = &mut self.trace else {
+            return "it closed the connection".to_owned();
+        };
+        trace.is_over().await;
+        trace.reason()
+    }
+
+    /// Closes the connection. Returns its process, which is to be ended.
+    pub(super) async fn close(self) -> Option<ServerProcess> {
         // A server that does not read its input must not delay the end of the run.
         let _ = timeout(Duration::from_millis(200), self.client.close()).await;
-        self.trace.process
+        self.trace.map(|trace| trace.process)
     }
 }

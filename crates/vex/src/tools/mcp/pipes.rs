@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
 /// The maximum length of a message of a server, in bytes. A longer one ends the connection.
-const MAX_MESSAGE: usize = 8 * 1024 * 1024;
+pub(super) const MAX_MESSAGE: usize = 8 * 1024 * 1024;
 /// How much of its standard error is kept, in bytes.
 const KEPT_ERRORS: usize = 2 * 1024;
 

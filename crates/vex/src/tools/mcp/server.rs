@@ -92,7 +92,7 @@ impl Server {
     pub(super) async fn close(&self) -> Option<ServerProcess> {
         let link = std::mem::replace(&mut self.state().link, Link::Ended("the run ends".to_owned()));
         match link {
-            Link::Open(connection) => Some(connection.close().await),
+            Link::Open(connection) => connection.close().await,
             Link::Ended(_) => None,
         }
     }
@@ -147,7 +147,12 @@ impl Server {
                     is_error: true,
                 },
             )),
-            Err(CallError::Closed) => {
+            Err(CallError::Closed(why)) if connection.is_reusable() => Err(ToolError::Failed(format!(
+                "the MCP server {} cannot be reached: {}",
+                self.name,
+                why.unwrap_or_else(|| "it closed the connection".to_owned())
+            ))),
+            Err(CallError::Closed(_)) => {
                 let reason = self.handle.block_on(connection.end_reason());
                 let message = format!("the MCP server {} ended during the call: {reason}", self.name);
                 state.link = Link::Ended(reason);
@@ -308,6 +313,9 @@ pub(super) async fn open(
     runner: &Runner,
     cwd: &Path,
 ) -> Result<(Connection, ToolList), String> {
+    if let Some(url) = &config.url {
+        return connection::connect_http(url, &config.headers, config.startup_timeout.get()).await;
+    }
     let started = connection::start(config, runner, cwd).map_err(|error| error.to_string())?;
     connection::connect(started, config.startup_timeout.get()).await
 }
