@@ -35,6 +35,13 @@ pub fn run(args: &TestArgs) -> TaskResult {
             return Err("VIK_REQUIRE_REAL_AGENTS is set, but the agent CLIs are not installed".to_owned());
         }
     }
+    if !args.no_agents
+        && let Err(reason) = install_mcp_servers()
+    {
+        eprintln!(
+            "warning: cannot install the MCP servers; the tests that require them are skipped: {reason}\n"
+        );
+    }
     let bubblewrap = repo::installed("bwrap", "bubblewrap").and_then(|()| check_namespaces());
     if let Err(reason) = &bubblewrap {
         eprintln!("warning: the tests of namespaces are skipped and listed: {reason}\n");
@@ -88,6 +95,24 @@ fn install_agents() -> TaskResult {
             Err(reason)
         }
     }
+}
+
+/// Installs the MCP servers of npm and PyPI, unless their pinned versions were already installed.
+fn install_mcp_servers() -> TaskResult {
+    let folder = repo::root().join("tests/mcp-servers");
+    let lock = repo::read(&folder.join("package-lock.json"))?;
+    let requirements = repo::read(&folder.join("requirements.txt"))?;
+    let wanted = lock + &requirements;
+    let stamp = folder.join("node_modules/.vik-lock");
+    if std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
+        return Ok(());
+    }
+    eprintln!("Installing the pinned MCP servers (about 130 MB): npm ci --prefix tests/mcp-servers, pip");
+    let pip = folder.join("venv/bin/pip");
+    repo::run(repo::program("npm").args(["ci", "--prefix", "tests/mcp-servers"]))?;
+    repo::run(repo::program("python3").args(["-m", "venv", "tests/mcp-servers/venv"]))?;
+    repo::run(Command::new(pip).args(["install", "--quiet", "-r", "tests/mcp-servers/requirements.txt"]))?;
+    repo::write(&stamp, &wanted)
 }
 
 /// Checks that an agent runs: npm succeeds without the program if there is none for this platform.

@@ -24,7 +24,7 @@ mod wait;
 pub use env::TestEnv;
 pub use http::{EventStream, HttpClient, Reply, ServerEvent};
 pub use leftovers::{Leftover, alive, leftovers_of};
-pub use real::{RealAgent, report_skipped, test_name};
+pub use real::{RealAgent, RealMcpServer, report_skipped, test_name};
 pub use text::assert_contains;
 pub use tracker::{FakeTracker, TrackedIssue};
 pub use wait::{eventually, wait_for, wait_for_value};

@@ -1,4 +1,4 @@
-//! The real agent CLIs, if they are installed (`npm ci --prefix tests/agents`).
+//! The real agent CLIs (`npm ci --prefix tests/agents`) and MCP servers, if they are installed.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -61,6 +61,37 @@ impl RealAgent {
             report_skipped(&format!("{} is not installed ({hint})", self.name()));
         }
         found
+    }
+}
+
+/// An MCP server whose version is pinned under `tests/mcp-servers`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RealMcpServer {
+    Everything,
+    Filesystem,
+    Memory,
+    Git,
+    Time,
+}
+
+impl RealMcpServer {
+    /// Returns the command that npm or pip installs; if it is missing, reports that the test is
+    /// skipped.
+    pub fn or_skip(self) -> Option<PathBuf> {
+        let folder = workspace().join("tests/mcp-servers");
+        let (bin, name) = match self {
+            Self::Everything => ("node_modules/.bin", "mcp-server-everything"),
+            Self::Filesystem => ("node_modules/.bin", "mcp-server-filesystem"),
+            Self::Memory => ("node_modules/.bin", "mcp-server-memory"),
+            Self::Git => ("venv/bin", "mcp-server-git"),
+            Self::Time => ("venv/bin", "mcp-server-time"),
+        };
+        let path = folder.join(bin).join(name);
+        if !path.exists() {
+            report_skipped(&format!("{name} is not installed (cargo xtask test installs it)"));
+            return None;
+        }
+        Some(path)
     }
 }
 

@@ -11,6 +11,7 @@
 mod common;
 mod hostile;
 mod http;
+mod real;
 mod support;
 
 use serde_json::json;
