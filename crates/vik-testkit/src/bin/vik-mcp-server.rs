@@ -110,8 +110,8 @@ impl Server {
             "notifications/cancelled" => self.cancelled.push(params["requestId"].clone()),
             _ if id.is_null() || message.get("method").is_none() => {}
             method => {
-                self.send(&json!({"jsonrpc": "2.0", "id": id,
-                                        "error": {"code": -32601, "message": format!("no method {method}")}}))
+                let error = json!({"code": -32601, "message": format!("no method {method}")});
+                self.send(&json!({"jsonrpc": "2.0", "id": id, "error": error}));
             }
         }
     }
@@ -120,7 +120,7 @@ impl Server {
         if self.is("endless") || self.is("loop") {
             let page: u64 = cursor.as_str().and_then(|text| text.parse().ok()).unwrap_or(0);
             let next = if self.is("loop") { 1 } else { page + 1 };
-            self.answer(id, json!({"tools": [tool(&format!("tool{page}"), "", json!({}))], "nextCursor": next.to_string()}));
+            self.answer(id, json!({"tools": [tool(&format!("tool{page}"), "", &json!({}))], "nextCursor": next.to_string()}));
             return;
         }
         let text = json!({"text": {"type": "string"}});
@@ -134,12 +134,12 @@ impl Server {
             "Returns the text."
         };
         let mut tools = vec![
-            tool("echo", description, text),
-            tool("env", "Returns a variable.", json!({"name": {"type": "string"}})),
+            tool("echo", description, &text),
+            tool("env", "Returns a variable.", &json!({"name": {"type": "string"}})),
             tool(
                 "big",
                 "Returns many bytes.",
-                json!({"bytes": {"type": "integer"}}),
+                &json!({"bytes": {"type": "integer"}}),
             ),
         ];
         for name in [
@@ -152,19 +152,19 @@ impl Server {
             "cancelled",
             "fork",
         ] {
-            tools.push(tool(name, "", json!({})));
+            tools.push(tool(name, "", &json!({})));
         }
         if self.is("odd") {
-            tools.push(tool("ev il\u{202e}", "", json!({})));
-            tools.push(tool(&"long".repeat(30), "", json!({})));
-            tools.push(tool("wordy", &"word ".repeat(1000), json!({})));
+            tools.push(tool("ev il\u{202e}", "", &json!({})));
+            tools.push(tool(&"long".repeat(30), "", &json!({})));
+            tools.push(tool("wordy", &"word ".repeat(1000), &json!({})));
             tools.push(tool(
                 "schema",
                 "",
-                json!({"a": {"type": "string", "description": "x".repeat(20_000)}}),
+                &json!({"a": {"type": "string", "description": "x".repeat(20_000)}}),
             ));
-            tools.push(tool("same.name", "", json!({})));
-            tools.push(tool("same_name", "", json!({})));
+            tools.push(tool("same.name", "", &json!({})));
+            tools.push(tool("same_name", "", &json!({})));
         }
         self.answer(id, json!({"tools": tools}));
     }
@@ -247,7 +247,7 @@ impl Server {
     }
 }
 
-fn tool(name: &str, description: &str, properties: Value) -> Value {
+fn tool(name: &str, description: &str, properties: &Value) -> Value {
     json!({"name": name, "description": description, "inputSchema": {"type": "object", "properties": properties}})
 }
 
