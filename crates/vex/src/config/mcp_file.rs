@@ -1,7 +1,7 @@
 //! Files of `--mcp-config`: servers in the JSON that other agents also read.
 //!
-//! `{"mcpServers": {"NAME": {"type": "stdio", "command": …}}}`. The fields of a server are the keys
-//! of `[mcp.NAME]` in the settings; `type` is checked and has no other effect.
+//! `{"mcpServers": {"NAME": {"type": "stdio", "command": …}}}`. The fields of a server are the
+//! keys of `[mcp.NAME]` in the settings; `type` is checked and has no other effect.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};

@@ -55,8 +55,8 @@ impl Toolbox {
         }
     }
 
-    /// Returns the name of the called tool in events: that of its rules for a tool of a server, else
-    /// as the model wrote it.
+    /// Returns the name of the called tool in events: that in rules for a tool of a server, else as
+    /// the model wrote it.
     pub(super) fn shown_name<'a>(&'a self, call: &'a ToolCall) -> &'a str {
         match self.find(&call.tool) {
             Ok((entry, _)) if entry.need == Need::Server => &entry.name,

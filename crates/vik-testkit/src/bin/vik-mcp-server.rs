@@ -1,8 +1,8 @@
 //! An MCP server over stdio, correct or hostile: `vik-mcp-server [MODE …]`.
 //!
-//! Tools: `echo {text}`, `env {name}`, `fail`, `big {bytes}`, `die {code}`, `hang`, `image`, `ask` (asks a
-//! person), `change` (redefines `echo` and reports it), `cancelled` (lists cancelled requests),
-//! `fork` (leaves a process behind).
+//! Tools: `echo {text}`, `env {name}`, `fail`, `big {bytes}`, `die {code}`, `hang`, `image`, `ask`
+//! (asks a person), `change` (redefines `echo` and reports it), `cancelled` (counts cancelled
+//! requests), `fork` (leaves a process behind).
 //!
 //! | mode | effect |
 //! | --- | --- |

@@ -16,8 +16,8 @@ const MAX_MAX_OUTPUT: usize = 1024 * 1024;
 
 /// A server of tools (Model Context Protocol), which `vex` starts or reaches by HTTP.
 ///
-/// In `command`, `args`, `env`, `url` and `headers`, `${VAR}` is a variable of vex, and `${VAR:-TEXT}` one with a
-/// default.
+/// In `command`, `args`, `env`, `url` and `headers`, `${VAR}` is a variable of vex, and
+/// `${VAR:-TEXT}` one with a default.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct McpServerConfig {
