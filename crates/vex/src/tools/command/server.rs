@@ -15,7 +15,7 @@ use super::running::{KILL_GRACE, MARK, POLL_INTERVAL, TERM_GRACE, environment};
 /// How long a server may take to end by itself once its input is closed.
 const END_GRACE: Duration = Duration::from_millis(250);
 
-/// What to start.
+/// The program of a server, and how it is started.
 pub(crate) struct ServerSpec<'a> {
     /// A path, or a name that is searched in `PATH`.
     pub(crate) program: &'a str,

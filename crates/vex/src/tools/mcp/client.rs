@@ -77,7 +77,7 @@ pub(super) struct Notices {
     pub(super) declined: AtomicBool,
 }
 
-/// An open connection.
+/// The protocol on one connection, until it is closed.
 pub(super) struct Client {
     service: RunningService<RoleClient, Handler>,
     /// The version of the protocol and the name of the server, for people.
@@ -140,8 +140,8 @@ impl ClientHandler for Handler {
     }
 }
 
-fn declined(what: &str) -> ErrorData {
-    ErrorData::invalid_request(format!("this client offers no {what}"), None)
+fn declined(feature: &str) -> ErrorData {
+    ErrorData::invalid_request(format!("this client offers no {feature}"), None)
 }
 
 impl Client {

@@ -12,7 +12,7 @@ use super::pipes::{BoundedLines, ErrorTail, MAX_MESSAGE, TooLong};
 use super::settings::McpServerConfig;
 use crate::tools::command::{Runner, ServerPipes, ServerProcess, ServerSpec};
 
-/// An open connection.
+/// The client of a server with the process behind it. Dropping it kills the process.
 pub(super) struct Connection {
     pub(super) client: Client,
     pub(super) notices: Arc<Notices>,
