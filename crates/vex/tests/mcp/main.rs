@@ -139,21 +139,16 @@ fn results_of_every_kind_are_text() {
 
 #[test]
 fn server_is_confined_like_a_command() {
-    let bench = Bench::new(&["log=../outside"], &[]);
-    bench.allowed();
-    if bench
-        .fixture
-        .vex(&["doctor"])
-        .output()
-        .unwrap()
-        .stdout
-        .windows(8)
-        .any(|part| part == b"landlock")
-    {
-        // The temporary folder is writable for commands, so the log is in it, unless it is elsewhere.
-        let is_temporary = bench.fixture.path("outside").starts_with(std::env::temp_dir());
-        assert_eq!(bench.fixture.path("outside").exists(), is_temporary);
-    }
+    // Neither the workspace nor the temporary folder, in which commands may write.
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let log = folder.path().join("log");
+    let mode = format!("log={}", log.display());
+    let bench = Bench::new(&[&mode], &[]);
+    let ran = bench.allowed();
+    let sandbox = ran.of("session_start")[0]["sandbox"].as_str().unwrap();
+    assert_eq!(log.exists(), !sandbox.starts_with("landlock"), "{sandbox}");
+    bench.run(&["--allow", "mcp.s.*", "--permission", "full"]);
+    assert!(log.exists());
 }
 
 #[test]
