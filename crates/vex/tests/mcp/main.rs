@@ -268,3 +268,17 @@ fn workspace_cannot_add_a_server() {
     );
     assert!(!bench.fixture.path("work/started").exists());
 }
+
+#[test]
+fn hooks_know_tools_of_servers_by_their_rule_names() {
+    let bench = Bench::new(&[], &[("!echo", json!({"text": "hello"}))]);
+    std::fs::create_dir_all(bench.fixture.path("vex")).unwrap();
+    let hook = "[[hooks]]\nevent = \"pre_tool\"\ntools = [\"mcp.s.*\"]\ncommand = '''\
+                cat > ../question.json; echo '{\"decision\": \"deny\", \"message\": \"not now\"}'\n'''\n";
+    std::fs::write(bench.fixture.path("vex/config.toml"), hook).unwrap();
+    let ran = bench.allowed();
+    assert!(ran.outputs()[0].contains("not now"), "{:?}", ran.outputs());
+    let question: serde_json::Value = serde_json::from_str(&bench.fixture.read("question.json")).unwrap();
+    assert_eq!(question["tool"], "mcp.s.echo");
+    assert_eq!(question["input"], json!({"text": "hello"}));
+}
