@@ -1,11 +1,10 @@
 //! The settings of a run, and the origin of each value.
 //!
 //! Layers, later ones win: the defaults, `/etc/vex/config.toml`, the user's `config.toml`,
-//! variables of the environment (`VEX_*`), `--mcp-config FILE`, `--config KEY=VALUE`, flags. Lists of
-//! what may or must not be done (`allow`, `deny`, `hooks`, `env_pass`, `sandbox.write`,
-//! `trusted_projects`) grow from layer to layer.
-//! `.vex/config.toml` in the workspace is untrusted: it is applied last and can only narrow
-//! (`project`).
+//! variables of the environment (`VEX_*`), `--mcp-config FILE`, `--config KEY=VALUE`, flags. Lists
+//! of what may or must not be done (`allow`, `deny`, `hooks`, `env_pass`, `sandbox.write`,
+//! `trusted_projects`) grow from layer to layer. `.vex/config.toml` in the workspace is untrusted:
+//! it is applied last and can only narrow (`project`).
 
 mod error;
 mod keys;
