@@ -10,8 +10,9 @@ use vik_core::workflow::{
 
 use super::amounts::{Amount, SlotLimit, Tokens, Usd};
 use super::args::Args;
+use super::sandbox::Paths;
 use super::section::section;
-use super::values::{CommandLine, Env, EnvNames, Positive, Text};
+use super::values::{CommandLine, Env, EnvNames, Positive, Text, Texts};
 
 section! {
     /// One agent profile.
@@ -44,6 +45,11 @@ section! {
     /// Names of secrets that are passed to the agent, each in the environment variable of the same
     /// name.
     "secrets" secrets: defaults EnvNames = Vec::new();
+    /// The names of MCP servers whose tools the agent can call. Not for the runtime `command`.
+    "mcp" mcp: defaults Texts = Vec::new();
+    /// Skills: folders with a `SKILL.md`, relative to the workflow file, absolute, or in the home
+    /// directory (`~/`). Not for the runtime `command`.
+    "skills" skills: defaults Paths = Vec::new();
     /// Whether the agent uses the settings folder of the user (`CODEX_HOME` and similar) or one of
     /// Vik's.
     "home" home: defaults Home = Home::User;
@@ -74,6 +80,8 @@ section! {
     instead {
         "type" | "adapter" => "did you mean `runtime`?",
         "steering" | "steerable" => "did you mean `steer`?",
+        "mcp_servers" => "did you mean `mcp`?",
+        "skill" => "did you mean `skills`?",
         "flags" => "did you mean `args`?",
         "environment" => "did you mean `env`?",
         "approval" | "permissions" => "did you mean `permission`?",

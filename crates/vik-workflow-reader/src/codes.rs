@@ -17,6 +17,10 @@ pub const CODES: &[(&str, &str)] = &[
     ("bad_host", "A host name, optionally with a port, is invalid."),
     ("bad_key", "A key is a list or a map."),
     (
+        "bad_mcp",
+        "An MCP server or its use is invalid, such as a name, an address, a header or a tool.",
+    ),
+    (
         "bad_merge",
         "The value of a merge key `<<` is not a map or a list of maps.",
     ),
@@ -52,12 +56,28 @@ pub const CODES: &[(&str, &str)] = &[
     ),
     ("empty", "The file contains no workflow."),
     ("empty_value", "A required value is empty."),
+    (
+        "mcp_network",
+        "The sandbox of a stage does not permit the address of one of its MCP servers.",
+    ),
+    (
+        "mcp_secret",
+        "The command line or a variable of an MCP server contains a secret, or names one.",
+    ),
+    (
+        "mcp_without_tools",
+        "Agents may call no tool of an MCP server that they get.",
+    ),
     ("missing_key", "A required key is missing."),
     (
         "multiple_documents",
         "The file contains more than one YAML document.",
     ),
     ("no_agents", "No agent profile is defined."),
+    (
+        "no_extensions",
+        "The runtime of an agent cannot get MCP servers or skills.",
+    ),
     (
         "no_price",
         "A limit in USD applies to an agent that reports no cost and has no price.",
@@ -117,6 +137,7 @@ pub const CODES: &[(&str, &str)] = &[
         "unknown_key",
         "A key is unknown. Vik ignores it, except in sections that protect something, where it is an error: `sandbox`, `approve`, `outputs`, `intent`, `trust`, `secrets`, `limits`.",
     ),
+    ("unknown_mcp", "A listed MCP server is not defined."),
     ("unknown_runtime", "A runtime is unknown."),
     ("unknown_secret", "A listed secret is not defined."),
     (
@@ -129,6 +150,7 @@ pub const CODES: &[(&str, &str)] = &[
         "unused_key",
         "A key has no effect in combination with the others.",
     ),
+    ("unused_mcp", "An MCP server is not used by any agent."),
     ("unused_secret", "A secret is not used."),
     (
         "webhook_url",

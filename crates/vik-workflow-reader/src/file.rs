@@ -13,14 +13,16 @@ use super::approve::Approve;
 use super::decode::Named;
 use super::http::Http;
 use super::intent::{Intent, Trust};
+use super::mcp::Mcp;
 use super::notify::Notify;
 use super::outputs::Outputs;
 use super::retention::{Retention, UNLISTED_AFTER, Unlisted};
+use super::sandbox::Paths;
 use super::secrets::Secret;
 use super::section::section;
 use super::tracker::Tracker;
 use super::triggers::file::{Entry, Webhooks};
-use super::values::{Count, EnvNames, Labels, PathText, Positive, States, Text, Whole};
+use super::values::{Count, EnvNames, Labels, PathText, Positive, States, Text, Texts, Whole};
 use super::when::OneOrMoreStates;
 
 section! {
@@ -56,6 +58,9 @@ section! {
     /// a secret in their `secrets` get it: agents, hooks, the pull command. Vik writes values to no
     /// file and masks them in all output.
     "secrets" secrets: optional Named<Secret>;
+    /// Servers of the Model Context Protocol by name, whose tools agents can call. Profiles and stages
+    /// select some with `mcp`. A name has 1 to 32 of the characters `a-z 0-9 -`.
+    "mcp" mcp: optional Named<Mcp>;
     /// How long Vik keeps what it stores: `keep` (forever) or a duration. Applied while the daemon
     /// runs. The counters of issues and days, what is parked, and what belongs to a running or
     /// waiting attempt are never removed.
@@ -67,6 +72,8 @@ section! {
     instead {
         "notifications" => "did you mean `notify`?",
         "webhook" => "did you mean `webhooks`?",
+        "mcp_servers" | "mcpServers" => "did you mean `mcp`?",
+        "skills" => "list skills in `agents.NAME.skills` or `issue.stages.NAME.skills`",
         "api" | "dashboard" | "server" => "did you mean `http`?",
         "cron" | "schedules" => "did you mean `schedule`?",
         "agent" | "profiles" => "define profiles in `agents`",
@@ -276,6 +283,11 @@ section! {
     "agent" agent: required Text;
     /// The sandbox of this stage. Its keys override those of the agent's profile.
     "sandbox" sandbox: optional SandboxChoice;
+    /// The names of the MCP servers of this stage, which replace those of the agent's profile; `[]` for
+    /// none.
+    "mcp" mcp: optional Texts;
+    /// The skills of this stage, which replace those of the agent's profile; `[]` for none.
+    "skills" skills: optional Paths;
     /// The file with the prompt, relative to the workflow file. Exactly one of `prompt_file` and
     /// `prompt`.
     "prompt_file" prompt_file: optional PathText;

@@ -20,6 +20,7 @@ mod file;
 mod http;
 mod intent;
 mod lower;
+mod mcp;
 mod notify;
 mod outputs;
 mod render;

@@ -68,6 +68,8 @@ pub(crate) fn lower(mut file: file::File, places: &Places, sink: &mut Sink) -> O
     let webhooks = check.webhooks(file.webhooks);
     let schedule = check.schedule(file.schedule);
     let trust = check.trust(file.trust);
+    let servers: Vec<String> = file.mcp.iter().flatten().map(|(name, _)| name.clone()).collect();
+    let mcp = check.mcp(file.mcp);
     let secrets = check.secrets(file.secrets, &listed);
     let of_tracker = [file.issues.pull.secrets.as_slice(), &file.issues.show.secrets];
     let profiles: BTreeMap<_, _> = agents
@@ -79,8 +81,18 @@ pub(crate) fn lower(mut file: file::File, places: &Places, sink: &mut Sink) -> O
     check.output_isolation(
         |name| profiles.get(name).copied(),
         stages.iter().flatten().flatten(),
-        secrets.as_ref().unwrap_or(&BTreeMap::new()),
+        (
+            secrets.as_ref().unwrap_or(&BTreeMap::new()),
+            mcp.as_ref().unwrap_or(&BTreeMap::new()),
+        ),
         &of_tracker,
+    );
+    let valid_stages: Vec<&Stage> = stages.iter().flatten().flatten().collect();
+    check.extensions(
+        &servers,
+        mcp.as_ref().unwrap_or(&BTreeMap::new()),
+        &profiles,
+        &valid_stages,
     );
     let show = file.issues.show;
     Some(Workflow {
@@ -130,6 +142,7 @@ pub(crate) fn lower(mut file: file::File, places: &Places, sink: &mut Sink) -> O
         log_format: file.logging.format,
         notify: notify.into_iter().collect::<Option<BTreeMap<_, _>>>()?,
         secrets: secrets?,
+        mcp: mcp?,
     })
 }
 
@@ -216,6 +229,8 @@ impl Check<'_> {
             env: agent.env,
             env_pass: agent.env_pass,
             secrets: agent.secrets,
+            mcp: agent.mcp,
+            skills: agent.skills,
             home: agent.home,
             price: agent.price,
             provider: agent.provider,
@@ -273,6 +288,8 @@ impl Check<'_> {
             start_state,
             agent: AgentName::new(stage.agent?),
             sandbox: stage.sandbox,
+            mcp: stage.mcp,
+            skills: stage.skills,
             prompt: match (stage.prompt, stage.prompt_file) {
                 (Some(prompt), None) => PromptSource::Inline(prompt),
                 (None, Some(file)) => PromptSource::File(file),

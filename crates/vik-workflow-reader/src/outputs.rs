@@ -6,7 +6,7 @@ use schemars::{Schema, SchemaGenerator};
 use vik_core::ids::AgentName;
 use vik_core::outputs::credentials::is_credential;
 use vik_core::outputs::{AllowList, MAX_ALLOW, MAX_OUTPUTS, OutputKind, OutputPolicy, OutputRule};
-use vik_core::workflow::{AgentProfile, Permission, SandboxPolicy, SecretSource, Stage};
+use vik_core::workflow::{AgentProfile, McpServer, Permission, SandboxPolicy, SecretSource, Stage};
 use vik_yaml::{Diagnostic, Node, join};
 
 use super::check::Check;
@@ -213,7 +213,7 @@ impl Check<'_> {
         &mut self,
         agents: impl Fn(&AgentName) -> Option<&'w AgentProfile>,
         stages: impl Iterator<Item = &'w Stage>,
-        secrets: &BTreeMap<String, SecretSource>,
+        (secrets, mcp): (&BTreeMap<String, SecretSource>, &BTreeMap<String, McpServer>),
         of_tracker: &[&[String]],
     ) {
         let mut reported = BTreeSet::new();
@@ -238,22 +238,30 @@ impl Check<'_> {
                 _ => named(name),
             };
             let agent = join("agents", stage.agent.as_str());
-            let found: Vec<_> = (profile.env.keys())
-                .filter_map(|name| Some((join("env", name), name, named(name)?)))
-                .chain((profile.env_pass.iter().enumerate()).filter_map(|(at, name)| {
-                    Some((
-                        format!("env_pass.{at}"),
-                        name,
-                        named(name).or_else(|| secret(name))?,
-                    ))
-                }))
-                .chain(
-                    (profile.secrets.iter().enumerate())
-                        .filter_map(|(at, name)| Some((format!("secrets.{at}"), name, secret(name)?))),
-                )
-                .collect();
-            for (key, name, why) in found {
-                let path = join(&agent, &key);
+            let of_servers = stage
+                .mcp_names(profile)
+                .iter()
+                .filter_map(|name| mcp.get_key_value(name));
+            let of_servers = of_servers.flat_map(|(server, settings)| {
+                let listed = settings.secrets.iter().enumerate();
+                listed.map(move |(at, name)| (format!("mcp.{server}.secrets.{at}"), name))
+            });
+            let found: Vec<_> =
+                (profile.env.keys())
+                    .filter_map(|name| Some((join(&agent, &join("env", name)), name, named(name)?)))
+                    .chain((profile.env_pass.iter().enumerate()).filter_map(|(at, name)| {
+                        Some((
+                            format!("{agent}.env_pass.{at}"),
+                            name,
+                            named(name).or_else(|| secret(name))?,
+                        ))
+                    }))
+                    .chain((profile.secrets.iter().enumerate()).filter_map(|(at, name)| {
+                        Some((format!("{agent}.secrets.{at}"), name, secret(name)?))
+                    }))
+                    .chain(of_servers.filter_map(|(path, name)| Some((path, name, secret(name)?))))
+                    .collect();
+            for (path, name, why) in found {
                 if reported.insert(path.clone()) {
                     let message = format!(
                         "the agent of the stage {} with `outputs` cannot have {}: it {why}",

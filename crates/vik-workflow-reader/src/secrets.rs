@@ -107,8 +107,8 @@ impl Check<'_> {
                     format!("the secret {} is not used", quoted(name)),
                 )
                 .hint(format!(
-                    "add `secrets: [{name}]` to an agent, `hooks`, `outputs`, `issues.pull` \
-                     or `issues.show`"
+                    "add `secrets: [{name}]` to an agent, `hooks`, `outputs`, `issues.pull`, \
+                     `issues.show` or a server in `mcp`"
                 )),
             );
         }
@@ -127,6 +127,8 @@ impl Listed {
         ];
         let agents = file.agents.iter().flatten();
         listed.extend(agents.map(|(name, agent)| (join(&join("agents", name), "secrets"), &agent.secrets)));
+        let servers = file.mcp.iter().flatten();
+        listed.extend(servers.map(|(name, server)| (join(&join("mcp", name), "secrets"), &server.secrets)));
         let stages = file.issue.stages.iter().flatten();
         listed.extend(stages.map(|(name, stage)| {
             (

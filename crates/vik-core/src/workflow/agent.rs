@@ -34,6 +34,12 @@ pub struct AgentProfile {
     /// The names of the agent's secrets.
     #[serde(default)]
     pub secrets: Vec<String>,
+    /// `mcp`: the names of the agent's servers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mcp: Vec<String>,
+    /// `skills`: folders of skills, relative to the workflow file.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skills: Vec<String>,
     /// Whose settings folder the agent uses.
     pub home: Home,
     /// The prices, used if the agent reports no cost.
@@ -79,6 +85,8 @@ impl AgentProfile {
             env: BTreeMap::new(),
             env_pass: Vec::new(),
             secrets: Vec::new(),
+            mcp: Vec::new(),
+            skills: Vec::new(),
             home: Home::default(),
             price: None,
             provider: None,
@@ -116,6 +124,11 @@ impl Runtime {
 
     /// Returns whether the agent can ask for approval of its calls.
     pub fn can_ask(self) -> bool {
+        matches!(self, Self::Codex | Self::ClaudeCode | Self::Vex)
+    }
+
+    /// Returns whether Vik can give the agent MCP servers and skills.
+    pub fn takes_extensions(self) -> bool {
         matches!(self, Self::Codex | Self::ClaudeCode | Self::Vex)
     }
 

@@ -7,6 +7,7 @@ mod approve;
 mod diff;
 mod http;
 mod intent;
+mod mcp;
 pub mod model;
 mod notify;
 mod question;
@@ -21,6 +22,7 @@ pub use approve::{ApprovePolicy, CallRule};
 pub use diff::{Edit, EditKind, Setting, applied, edits, settings};
 pub use http::Http;
 pub use intent::{OnViolation, ScopeConflicts, StageIntent, TrustPolicy, Untrusted};
+pub use mcp::{AUTHORIZATION, BadUrl, HeaderValue, HttpUrl, McpServer, McpTools, McpTransport};
 pub use model::{
     HandOverRetry, Intake, IssuePolicy, LogFormat, Notifier, NotifyAddress, NotifyChannel, NotifyEvent,
     OnStateChange, Pressure, PromptSource, RemoveWorkspace, Retry, SandboxBackend, SandboxChoice,

@@ -12,6 +12,7 @@ use super::agent::AgentProfile;
 use super::approve::ApprovePolicy;
 use super::http::Http;
 use super::intent::{ScopeConflicts, StageIntent, TrustPolicy};
+use super::mcp::McpServer;
 use super::question::QuestionPolicy;
 use super::retention::{KeepTime, Retention};
 use super::tracker::{StartState, shell_quoted};
@@ -67,6 +68,9 @@ pub struct Workflow {
     pub notify: BTreeMap<String, Notifier>,
     #[serde(default)]
     pub secrets: BTreeMap<String, SecretSource>,
+    /// `mcp`: servers by name, of which profiles and stages select some.
+    #[serde(default)]
+    pub mcp: BTreeMap<String, McpServer>,
 }
 
 /// Where Vik keeps the files of this workflow.
@@ -164,6 +168,12 @@ pub struct Stage {
     /// The sandbox of the stage, which overrides the profile's.
     #[serde(default)]
     pub sandbox: Option<SandboxChoice>,
+    /// `mcp`: the names of servers; `None` for those of the profile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mcp: Option<Vec<String>>,
+    /// `skills`: folders of skills, relative to the workflow file; `None` for those of the profile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skills: Option<Vec<String>>,
     /// The source of the prompt.
     pub prompt: PromptSource,
     pub before_run: Option<String>,

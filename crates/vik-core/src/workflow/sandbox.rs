@@ -90,6 +90,33 @@ pub struct SandboxPolicy {
     pub disk: Option<u64>,
 }
 
+impl SandboxNetwork {
+    /// Returns whether a host can be reached at this port. A rule without a port permits those of
+    /// the web.
+    pub fn allows(&self, host: &str, port: u16) -> bool {
+        let hosts = match self {
+            Self::On => return true,
+            Self::Off => return false,
+            Self::Hosts(hosts) => hosts,
+        };
+        hosts.iter().any(|rule| {
+            let (rule, rule_port) = match rule.rsplit_once(':') {
+                Some((rule, port)) if !port.ends_with(']') => (rule, port.parse::<u16>().ok()),
+                _ => (rule.as_str(), None),
+            };
+            let is_port = rule_port.map_or(matches!(port, 80 | 443), |own| own == port);
+            let rule = rule.trim_start_matches('[').trim_end_matches([']', '.']);
+            let is_host = match rule.strip_prefix("*.") {
+                Some(parent) => host
+                    .strip_suffix(parent)
+                    .is_some_and(|below| below.ends_with('.')),
+                None => host == rule,
+            };
+            is_port && is_host
+        })
+    }
+}
+
 impl Default for SandboxPolicy {
     fn default() -> Self {
         Self::from_keys(SandboxKeys::default(), Permission::default())
@@ -159,5 +186,38 @@ impl fmt::Display for SandboxChoice {
                 write!(f, "{keys}")
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn network_allows_the_hosts_of_its_rules() {
+        let rules = [
+            "a.example",
+            "*.b.example",
+            "c.example:8443",
+            "localhost:9",
+            "[::1]:7",
+        ];
+        let hosts = SandboxNetwork::Hosts(rules.map(str::to_owned).to_vec());
+        for (host, port, is_allowed) in [
+            ("a.example", 443, true),
+            ("a.example", 8443, false),
+            ("x.a.example", 443, false),
+            ("x.b.example", 80, true),
+            ("b.example", 443, false),
+            ("xb.example", 443, false),
+            ("c.example", 8443, true),
+            ("c.example", 443, false),
+            ("localhost", 9, true),
+            ("::1", 7, true),
+            ("::1", 443, false),
+        ] {
+            assert_eq!(hosts.allows(host, port), is_allowed, "{host}:{port}");
+        }
+        assert!(SandboxNetwork::On.allows("a", 1) && !SandboxNetwork::Off.allows("a", 443));
     }
 }

@@ -306,6 +306,7 @@ fn codes_are_documented_and_tested() {
         include_str!("across.rs"),
         include_str!("approve.rs"),
         include_str!("intent.rs"),
+        include_str!("mcp.rs"),
         include_str!("notify.rs"),
         include_str!("outputs.rs"),
         include_str!("sandbox.rs"),

@@ -8,6 +8,7 @@ mod generated;
 mod hostile;
 mod http;
 mod intent;
+mod mcp;
 mod notify;
 mod outputs;
 mod places;

@@ -15,6 +15,10 @@ const SECRET: &[&str] = &[
     "agents.*.command",
     "agents.*.env.*",
     "issues.tracker",
+    "mcp.*.command",
+    "mcp.*.env.*",
+    "mcp.*.headers.*",
+    "mcp.*.url",
     // Whoever knows the address can post to it.
     "notify.*.url",
 ];
@@ -41,12 +45,16 @@ const TEXTS: &[&str] = &[
 /// Short texts of the user, which are shown in quotes. All others are words of Vik.
 const QUOTED: &[&str] = &[
     "agents.*.base_url",
+    "agents.*.mcp",
     "agents.*.model",
     "agents.*.provider",
+    "agents.*.skills",
     "http.bind",
     "http.names",
     "issue.stages.*.agent",
+    "issue.stages.*.mcp",
     "issue.stages.*.prompt_file",
+    "issue.stages.*.skills",
     "issue.stages.*.start_state",
     "issue.stages.*.when.state",
     "notify.*.secret_env",
@@ -98,6 +106,8 @@ const KEYS: &[(&str, &str)] = &[
     ("log_format", "logging.format"),
     ("max_issue_concurrency", "loop.max_issue_concurrency"),
     ("max_iterations", "loop.max_iterations"),
+    ("mcp.*.transport.Http", "mcp.*"),
+    ("mcp.*.transport.Stdio", "mcp.*"),
     ("notify.*.channel.Command", "notify.*.command"),
     ("notify.*.channel.Webhook.address.Env", "notify.*.url_env"),
     ("notify.*.channel.Webhook.address.Url", "notify.*.url"),
@@ -122,6 +132,9 @@ const NAMED: &[&str] = &[
     "agents.*.env",
     "issue.stages",
     "issue.stages.*.outputs.rules",
+    "mcp",
+    "mcp.*.transport.Http.headers",
+    "mcp.*.transport.Stdio.env",
     "notify",
     "schedule",
     "secrets",
@@ -129,7 +142,14 @@ const NAMED: &[&str] = &[
 ];
 
 /// Sections that are added and removed as a whole, in the order of their edits.
-const SECTIONS: &[&str] = &["agents", "issue.stages", "notify", "webhooks.hooks", "schedule"];
+const SECTIONS: &[&str] = &[
+    "agents",
+    "issue.stages",
+    "notify",
+    "webhooks.hooks",
+    "schedule",
+    "mcp",
+];
 
 /// Returns the position of an edit: those outside of named sections come first.
 pub(super) fn section_rank(key: &str) -> usize {
