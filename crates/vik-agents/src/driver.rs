@@ -50,6 +50,7 @@ pub trait Driver: Sync {
     ///     input: InputMode::Prompt,
     ///     scope: None,
     ///     questions: None,
+    ///     extensions: None,
     ///     is_root: false,
     ///     environment: &environment,
     /// })?;
@@ -141,6 +142,11 @@ pub trait Driver: Sync {
     /// `None` without this sandbox.
     fn can_write_questions(&self, _: &AgentProfile, _files: Option<SandboxFiles>, _: InputMode) -> bool {
         true
+    }
+
+    /// Returns whether the prompt must list the skills, because the agent has no option for them.
+    fn needs_skill_list(&self) -> bool {
+        false
     }
 
     /// Returns the name on PATH of the agent's own program, if it has one.

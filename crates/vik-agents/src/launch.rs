@@ -7,7 +7,7 @@ use vik_core::limits::Limit;
 use vik_core::scope::Scope;
 use vik_core::workflow::AgentProfile;
 
-use crate::{Driver, LaunchError};
+use crate::{Driver, Extensions, LaunchError, LaunchFile};
 
 /// How an agent gets its input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,6 +60,8 @@ pub struct LaunchContext<'a> {
     /// The folder of the file for questions, if the agent can write the file; see
     /// [`Driver::can_write_questions`].
     pub questions: Option<&'a Path>,
+    /// The MCP servers and skills; `None` for none.
+    pub extensions: Option<&'a Extensions>,
     /// Whether the process will run as root.
     pub is_root: bool,
     pub environment: &'a BTreeMap<String, String>,
@@ -74,6 +76,8 @@ pub struct Launch {
     /// The whole environment of the process: the allow-list, the adapter's variables, and the
     /// profile's own.
     pub env: BTreeMap<String, String>,
+    /// Private files that must exist before the start.
+    pub files: Vec<LaunchFile>,
 }
 
 impl<'a> LaunchContext<'a> {

@@ -44,6 +44,7 @@ pub(crate) fn context(profile: &AgentProfile) -> LaunchContext<'_> {
         input: InputMode::Prompt,
         scope: None,
         questions: None,
+        extensions: None,
         is_root: false,
         environment: &ENVIRONMENT,
     }

@@ -209,7 +209,10 @@ impl CallRule {
     /// Agents choose the form of their commands, so this matches rather too much than too little.
     /// It enforces a policy and is no security boundary: that is the sandbox.
     pub fn matches(&self, call: &Call) -> bool {
-        let tool = self.tool.is_empty() || self.tool.iter().any(|name| matches_whole(name, &call.tool));
+        let mcp_tool = mcp_name(&call.tool);
+        let names = [Some(call.tool.as_str()), mcp_tool.as_deref()];
+        let is_named = |pattern: &String| names.iter().flatten().any(|name| matches_whole(pattern, name));
+        let tool = self.tool.is_empty() || self.tool.iter().any(is_named);
         let command = self.command.is_empty()
             || call.command.as_ref().is_some_and(|command| {
                 let command = normalize_command(command);
@@ -238,6 +241,12 @@ impl CallRule {
         }
         parts.join(", ")
     }
+}
+
+/// Returns the name of an MCP tool in rules, `mcp.SERVER.TOOL`, for the name that models use.
+fn mcp_name(tool: &str) -> Option<String> {
+    let (server, tool) = tool.strip_prefix("mcp__")?.split_once("__")?;
+    Some(format!("mcp.{server}.{tool}"))
 }
 
 /// Returns a command line without shell syntax: quotes, backslashes, repeated spaces, line ends.
@@ -370,6 +379,14 @@ mod tests {
         assert!(!rule(&[], &["x"], &["migrations"]).matches(&call));
         assert!(!rule(&[], &[], &["migrations", "!migrations/1.sql"]).matches(&call));
         assert!(rule(&["mcp__*"], &[], &[]).matches(&Call {
+            tool: "mcp__a__b".to_owned(),
+            ..Call::default()
+        }));
+        assert!(rule(&["mcp.a.*"], &[], &[]).matches(&Call {
+            tool: "mcp__a__b".to_owned(),
+            ..Call::default()
+        }));
+        assert!(!rule(&["mcp.b.*"], &[], &[]).matches(&Call {
             tool: "mcp__a__b".to_owned(),
             ..Call::default()
         }));

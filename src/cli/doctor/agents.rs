@@ -120,6 +120,7 @@ fn environment(
         },
         scope: None,
         questions: None,
+        extensions: None,
         is_root: nix::unistd::geteuid().is_root(),
         environment: &host.environment.shared(),
     })?;

@@ -250,6 +250,7 @@ impl Probe<'_> {
                 input: vik_agents::InputMode::Prompt,
                 scope: None,
                 questions: None,
+                extensions: None,
                 is_root: nix::unistd::geteuid().is_root(),
                 environment: &host.environment.shared(),
             })

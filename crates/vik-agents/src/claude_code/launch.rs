@@ -3,6 +3,7 @@
 use vik_core::money::MicroUsd;
 use vik_core::workflow::{AgentProfile, Permission, SandboxFiles};
 
+use super::extensions;
 use crate::environment::environment;
 use crate::flags::{FlagRules, ReservedFlag, has_flag, own_flags, own_texts};
 use crate::launch::path_text;
@@ -122,7 +123,11 @@ pub(super) fn terminal_session(driver: &dyn Driver, cx: &LaunchContext<'_>) -> R
         argv.extend(["--resume".to_owned(), id.to_owned()]);
     }
     let env = environment(driver, cx, &places(cx))?;
-    Ok(Launch { argv, env })
+    Ok(Launch {
+        argv,
+        env,
+        files: Vec::new(),
+    })
 }
 
 pub(super) fn launch(driver: &dyn Driver, cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
@@ -146,6 +151,9 @@ pub(super) fn launch(driver: &dyn Driver, cx: &LaunchContext<'_>) -> Result<Laun
         set.push(("IS_SANDBOX", "1".to_owned()));
     }
     set.extend(places(cx));
+    let added = extensions::added(cx)?;
+    set.extend(added.env);
+    let mut allowed = added.allowed;
 
     let mut argv = cx.program(driver);
     argv.push("-p".to_owned());
@@ -167,7 +175,7 @@ pub(super) fn launch(driver: &dyn Driver, cx: &LaunchContext<'_>) -> Result<Laun
                 match questions {
                     Some(folder) if cx.in_sandbox => {
                         push(&[WRITING_TOOLS_BUT_WRITE, "--add-dir", folder]);
-                        push(&["--allowedTools", &edit_rule(folder)]);
+                        allowed.insert(0, edit_rule(folder));
                     }
                     _ => push(&[&format!("{WRITING_TOOLS_BUT_WRITE},Write")]),
                 }
@@ -177,6 +185,11 @@ pub(super) fn launch(driver: &dyn Driver, cx: &LaunchContext<'_>) -> Result<Laun
             }
         }
     }
+    if !allowed.is_empty() {
+        push(&["--allowedTools"]);
+        push(&allowed.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+    push(&added.argv.iter().map(String::as_str).collect::<Vec<_>>());
     if own_permission_mode(profile) == Some(ACCEPT_EDITS)
         && let Some(questions) = cx.questions
     {
@@ -195,9 +208,17 @@ pub(super) fn launch(driver: &dyn Driver, cx: &LaunchContext<'_>) -> Result<Laun
         None => push(&["--session-id", &cx.session_id.to_string()]),
     }
     let mut env = environment(driver, cx, &set)?;
-    if cx.input.asks() {
+    if cx.input.asks()
+        || cx
+            .extensions
+            .is_some_and(|extensions| !extensions.servers.is_empty())
+    {
         // Has the same effect as `--bare`.
         env.remove("CLAUDE_CODE_SIMPLE");
     }
-    Ok(Launch { argv, env })
+    Ok(Launch {
+        argv,
+        env,
+        files: added.files,
+    })
 }

@@ -20,6 +20,7 @@
 mod adapter;
 mod control;
 mod errors;
+mod extensions;
 mod launch;
 mod line;
 mod requests;

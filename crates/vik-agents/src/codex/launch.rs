@@ -6,6 +6,7 @@ use std::path::Path;
 use vik_core::workflow::{AgentProfile, ArgValue, Permission};
 
 use crate::environment::environment;
+use crate::extensions::{codex_settings, toml_string};
 use crate::flags::{FlagRules, OwnFlags, ReservedFlag, has_flag, own_flags, own_texts};
 use crate::launch::path_text;
 use crate::{Driver, InputMode, Launch, LaunchContext, LaunchError};
@@ -87,6 +88,11 @@ pub(super) fn launch(driver: &dyn Driver, cx: &LaunchContext<'_>) -> Result<Laun
     if let Some(provider) = provider(profile, &env) {
         push(&["-c", "model_provider=vik", "-c", &provider]);
     }
+    if let Some(extensions) = cx.extensions {
+        for setting in codex_settings(extensions, cx.input.asks()) {
+            push(&["-c", &setting]);
+        }
+    }
     // With anything but a thread id Codex silently starts a new thread and exits with 0.
     let thread = cx.resume_id(driver)?;
     if !cx.input.is_open() {
@@ -95,7 +101,11 @@ pub(super) fn launch(driver: &dyn Driver, cx: &LaunchContext<'_>) -> Result<Laun
         }
         push(&["-"]);
     }
-    Ok(Launch { argv, env })
+    Ok(Launch {
+        argv,
+        env,
+        files: Vec::new(),
+    })
 }
 
 /// Builds the command line for a person at a terminal, who approves what the model requests.
@@ -119,7 +129,11 @@ pub(super) fn terminal_session(driver: &dyn Driver, cx: &LaunchContext<'_>) -> R
     if let Some(thread) = thread {
         push(&[thread]);
     }
-    Ok(Launch { argv, env })
+    Ok(Launch {
+        argv,
+        env,
+        files: Vec::new(),
+    })
 }
 
 /// Returns the setting for a server at an address of the profile's own.
@@ -249,30 +263,4 @@ fn own_sandbox(profile: &AgentProfile) -> Option<String> {
     let is_open = |value: &ArgValue| matches!(value, ArgValue::Text(text) if text == "danger-full-access");
     let found = flags.find(|(name, value)| is_sandbox(name) && !is_open(value));
     found.map(|(name, _)| name.clone())
-}
-
-/// Returns a basic TOML string.
-fn toml_string(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => quoted.push_str("\\\""),
-            '\\' => quoted.push_str("\\\\"),
-            c if c.is_control() => quoted.push_str(&format!("\\u{:04X}", u32::from(c))),
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn toml_string_escapes_any_path() {
-        assert_eq!(toml_string("/a\"b\\c\n"), r#""/a\"b\\c\u000A""#);
-    }
 }

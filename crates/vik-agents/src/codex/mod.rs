@@ -86,6 +86,10 @@ impl Driver for CodexDriver {
         files.is_some() || launch::can_write_questions(profile, input)
     }
 
+    fn needs_skill_list(&self) -> bool {
+        true
+    }
+
     fn default_program(&self) -> Option<&'static str> {
         Some("codex")
     }

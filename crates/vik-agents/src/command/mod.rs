@@ -53,6 +53,7 @@ impl Driver for CommandDriver {
         let mut argv = cx.program(self);
         argv.extend(own_flags(cx.profile, &RULES)?.argv);
         Ok(Launch {
+            files: Vec::new(),
             argv,
             env: environment(self, cx, &[])?,
         })

@@ -5,6 +5,7 @@ use vik_core::workflow::{AgentProfile, Permission};
 
 use super::READ_ONLY;
 use crate::environment::environment;
+use crate::extensions::vex_args;
 use crate::flags::{FlagRules, ReservedFlag, own_flags, own_texts};
 use crate::launch::path_text;
 use crate::{Driver, InputMode, Launch, LaunchContext, LaunchError};
@@ -140,6 +141,12 @@ pub(super) fn launch(driver: &dyn Driver, cx: &LaunchContext<'_>) -> Result<Laun
     if let Some(tokens) = tokens.filter(|tokens| own_tokens.is_none_or(|own| *tokens < own)) {
         push(&["--max-tokens", &tokens.to_string()]);
     }
+    let mut files = Vec::new();
+    if let Some(extensions) = cx.extensions {
+        let (args, file) = vex_args(extensions)?;
+        push(&args.iter().map(String::as_str).collect::<Vec<_>>());
+        files.extend(file);
+    }
     if let Some(id) = cx.resume_id(driver)? {
         push(&["--resume", id]);
     }
@@ -151,5 +158,6 @@ pub(super) fn launch(driver: &dyn Driver, cx: &LaunchContext<'_>) -> Result<Laun
     Ok(Launch {
         argv,
         env: environment(driver, cx, &set)?,
+        files,
     })
 }

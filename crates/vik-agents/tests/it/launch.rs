@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use vik_agents::{InputMode, Launch, LaunchContext, LaunchError, driver};
+use vik_agents::{Extensions, InputMode, Launch, LaunchContext, LaunchError, driver};
 use vik_core::limits::Limit;
 use vik_core::money::MicroUsd;
 use vik_core::scope::Scope;
@@ -62,6 +62,7 @@ fn context(profile: &AgentProfile) -> LaunchContext<'_> {
         input: InputMode::Prompt,
         scope: None,
         questions: None,
+        extensions: None,
         is_root: false,
         environment: &ENVIRONMENT,
     }
@@ -76,6 +77,9 @@ fn show(cx: &LaunchContext<'_>) -> String {
             }
             for (name, value) in &launch.env {
                 writeln!(text, "    env {name}={value}").unwrap();
+            }
+            for file in &launch.files {
+                writeln!(text, "    file {}\n{}", file.path.display(), file.text).unwrap();
             }
             text
         }
@@ -460,4 +464,92 @@ fn file_for_questions_is_writable_by_permission_sandbox_and_flags() {
     let own = with(Runtime::Vex, "permission", "full");
     check(&own, None, InputMode::Prompt, true);
     check(&read_only(Runtime::Command), sandboxed, InputMode::Prompt, true);
+}
+
+/// Returns servers of all kinds, and a skill.
+fn extensions() -> Extensions {
+    let servers = serde_json::json!({
+        "docs": {
+            "transport": {"Http": {
+                "url": "https://docs.example/mcp",
+                "headers": {"Authorization": "Bearer ${DOCS_TOKEN}", "X-Key": "${DOCS_KEY}", "X-Team": "core"},
+            }},
+            "secrets": ["DOCS_TOKEN", "DOCS_KEY"],
+            "tools": ["*"],
+        },
+        "nothing": {"transport": {"Stdio": {"command": ["./none"], "env": {}}}, "tools": []},
+        "tickets": {
+            "transport": {"Stdio": {"command": ["npx", "-y", "a \"b\""], "env": {"LEVEL": "debug"}}},
+            "secrets": ["TOKEN"],
+            "tools": ["list", "read.one"],
+            "startup_timeout": "20s",
+            "call_timeout": "1m30s",
+            "max_output": 65536,
+        },
+    });
+    let servers: BTreeMap<String, _> = serde_json::from_value(servers).unwrap();
+    Extensions {
+        servers: servers.into_iter().collect(),
+        skills: vec!["/state/a.extensions/plugin/skills/review".into()],
+        folder: "/state/a.extensions".into(),
+    }
+}
+
+#[test]
+fn launch_with_servers_and_skills() {
+    let extensions = extensions();
+    let mut all = String::new();
+    for runtime in [Runtime::Codex, Runtime::ClaudeCode, Runtime::Vex] {
+        for (permission, input) in [
+            (Permission::WorkspaceWrite, InputMode::Prompt),
+            (Permission::ReadOnly, InputMode::Approvals),
+        ] {
+            let mut profile = profile(runtime);
+            profile.permission = permission;
+            let cx = LaunchContext {
+                extensions: Some(&extensions),
+                in_sandbox: true,
+                input,
+                questions: Some(Path::new("/state/a.questions")),
+                ..context(&profile)
+            };
+            writeln!(all, "{} {permission:?}", runtime.as_str()).unwrap();
+            all.push_str(&show(&cx));
+        }
+    }
+    insta::assert_snapshot!(all);
+}
+
+#[test]
+fn launch_without_servers_and_skills_is_as_before() {
+    let none = Extensions::default();
+    for runtime in [Runtime::Codex, Runtime::ClaudeCode, Runtime::Vex] {
+        let profile = profile(runtime);
+        let cx = LaunchContext {
+            extensions: Some(&none),
+            ..context(&profile)
+        };
+        assert_eq!(launch(&cx), launch(&context(&profile)), "{runtime:?}");
+    }
+}
+
+#[test]
+fn claude_code_needs_its_hook_for_the_tools_of_servers() {
+    let extensions = extensions();
+    for (flag, value) in [
+        ("bare", ArgValue::Switch(true)),
+        ("settings", ArgValue::Text("x".to_owned())),
+    ] {
+        let mut profile = profile(Runtime::ClaudeCode);
+        profile.args = vec![(flag.to_owned(), value)];
+        let cx = LaunchContext {
+            extensions: Some(&extensions),
+            ..context(&profile)
+        };
+        assert!(
+            matches!(launch(&cx), Err(LaunchError::ReservedFlag { .. })),
+            "{flag}"
+        );
+        assert!(launch(&context(&profile)).is_ok(), "{flag}");
+    }
 }

@@ -153,6 +153,7 @@ impl PersonSession {
             in_sandbox,
             input: InputMode::Prompt,
             questions: None,
+            extensions: None,
             scope: self.spec.start.intent.scope.as_ref(),
             is_root: nix::unistd::geteuid().is_root(),
             environment: &host.environment.shared(),

@@ -59,6 +59,7 @@ fn spawn(env: &TestEnv, profile: &AgentProfile, input: InputMode, resume: Option
             in_sandbox: false,
             input,
             questions: None,
+            extensions: None,
             is_root: nix::unistd::geteuid().is_root(),
             environment: &environment,
         })

@@ -82,6 +82,7 @@ impl Agent {
             in_sandbox: false,
             input: vik_agents::InputMode::Prompt,
             questions: None,
+            extensions: None,
             is_root: nix::unistd::geteuid().is_root(),
             environment: &environment,
         });
