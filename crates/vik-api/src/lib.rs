@@ -55,7 +55,7 @@ pub use problem::{PROBLEM_JSON, Problem};
 pub use questions::{AnswerQuestion, QuestionView};
 pub use report::{AgentFigures, EndFigures, Figures, Part, ReportView, StageFigures};
 pub use retention::{KeptView, RemovedView, RetentionView};
-pub use runs::{AttemptView, OutputView, RunState, RunView};
+pub use runs::{AttemptView, OutputView, RunState, RunView, SkillView};
 pub use schedule::{LastRun, ScheduleResult, ScheduleView, ScheduledView, SkippedRun};
 pub use sessions::{
     CommitView, DiffView, Excerpt, Fact, FeedEvent, FileChange, FileDiff, ScriptView, SessionDetail,

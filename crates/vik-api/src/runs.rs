@@ -98,12 +98,24 @@ pub struct AttemptView {
     /// The requested outputs and their results.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<OutputView>,
+    /// The skills that its agent got.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skills: Vec<SkillView>,
     /// Its log.
     pub log: PathBuf,
     /// Whether its files were removed, by `vik prune` or because of their age. The log does not exist
     /// any more, and what only the files had is missing here.
     #[serde(default)]
     pub files_removed: bool,
+}
+
+/// A skill that an agent got.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SkillView {
+    /// The name of its folder.
+    pub name: String,
+    /// The SHA-256 of its files, in hexadecimal.
+    pub sha256: String,
 }
 
 /// An output that an agent requested.

@@ -14,6 +14,7 @@ use vik_core::outputs::Progress;
 use vik_store::ledger::{LedgerError, Reader, RunFilter, StoredAttempt, StoredRun};
 use vik_store::{AttemptFiles, History, PastAttempt, StoreError};
 use vik_workspace::Layout;
+use vik_workspace::fs as private;
 
 /// The name of the last step of a hand-over.
 const AFTER_RUN: &str = "after_run";
@@ -299,6 +300,7 @@ fn removed_view(layout: &Layout, stored: &StoredAttempt) -> Option<AttemptView> 
         proof: report.proof.clone(),
         hooks_run_twice: Vec::new(),
         outputs: Vec::new(),
+        skills: Vec::new(),
         log: files(layout, stored).log(),
         files_removed: true,
     })
@@ -377,6 +379,7 @@ fn view(attempt: &PastAttempt, books: &StoredHistory, status: Option<&Status>) -
             .or_else(|| stored_result.and_then(|result| result.proof.clone())),
         hooks_run_twice: vik_store::commands_run_twice(&attempt.files.journal()),
         outputs,
+        skills: private::read_json(&attempt.files.skills()).unwrap_or_default(),
         log: attempt.files.log(),
         files_removed: false,
     }

@@ -246,6 +246,16 @@ impl AttemptFiles {
         self.with(".questions")
     }
 
+    /// Returns the folder of the agent's MCP servers and skills. It exists only while the agent runs.
+    pub fn extensions_dir(&self) -> PathBuf {
+        self.with(".extensions")
+    }
+
+    /// Returns the path of the list of the skills that the agent got.
+    pub fn skills(&self) -> PathBuf {
+        self.with(".skills.json")
+    }
+
     /// Returns the path of the output requests, byte for byte.
     pub fn outputs(&self) -> PathBuf {
         self.with(".outputs.raw.jsonl")

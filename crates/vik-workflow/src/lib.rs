@@ -21,10 +21,12 @@ use vik_proc::untrusted;
 use vik_workflow_reader::{Diagnostic, Loaded, Severity, load, render};
 
 mod loaded;
+mod skills;
 mod sources;
 mod watch;
 
 pub use loaded::{LoadedWorkflow, Prompts, Rejected};
+pub use skills::{SKILL_FILE, Skill, SkillError, SkillFile};
 pub use sources::FileFindings;
 pub use sources::{Kind, Source, Sources};
 pub use watch::{Reload, Watch};
@@ -82,6 +84,8 @@ impl WorkflowFile {
         self.prompts = std::mem::take(&mut sources.files);
         let zones = time_zones(workflow, &self.loaded);
         self.loaded.add(zones);
+        let skills = skills::check(workflow, &self.loaded, folder);
+        self.loaded.add(skills);
         sources
     }
 

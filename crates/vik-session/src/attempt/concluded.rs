@@ -58,6 +58,7 @@ impl<'a> Concluded<'a> {
         let cx = self.cx;
         cx.remove_output_file();
         cx.remove_questions();
+        cx.remove_extensions();
         // A process that is left may still write. Most output has no partial lines, and is not read
         // a second time.
         let still_written = self.ended.result.failure_class == Some(FailureClass::UnprovenEnd);

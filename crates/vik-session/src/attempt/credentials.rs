@@ -72,7 +72,7 @@ impl ScriptRunner<'_> {
 
     fn with_guard<T>(&self, workdir: &Path, act: impl FnOnce(&CredentialGuard<'_>) -> T) -> T {
         let workflow = &self.cx.attempt.workflow;
-        let listed = &self.cx.spec.profile.secrets;
+        let listed = self.cx.agent_secrets();
         let of_outputs = self
             .cx
             .start()

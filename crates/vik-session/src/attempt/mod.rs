@@ -27,6 +27,7 @@ mod confine;
 mod context;
 mod credentials;
 mod exited;
+mod extensions;
 mod finish;
 mod finished;
 mod follow;

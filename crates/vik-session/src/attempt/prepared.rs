@@ -83,6 +83,7 @@ impl<'a> Prepared<'a> {
         let mut profile = cx.spec.profile.clone();
         resolve_base_url(&mut profile, &host.workflow_dir);
         let questions = cx.can_ask().then(|| cx.files.questions_dir());
+        let extensions = cx.prepare_extensions().await?;
         let launch = driver(profile.runtime)
             .launch(&LaunchContext {
                 profile: &profile,
@@ -99,16 +100,21 @@ impl<'a> Prepared<'a> {
                 input,
                 scope: start.intent.scope.as_ref(),
                 questions: questions.as_deref(),
+                extensions: extensions.as_ref(),
                 is_root: nix::unistd::geteuid().is_root(),
                 environment: &host.environment.shared(),
             })
             .map_err(|error| AttemptFailure::failed(FailureClass::Usage, report::chain(&error)))?;
+        let files = launch.files.clone();
         let mut spec = cx.shim_spec(workdir);
         let mut env = scripts.agent_process(launch, &mut spec, |_| {}).await?;
         if let Some(program) = host.program_beside_workflow(&profile) {
             spec.program = program.into();
         }
         cx.prepare_questions(&mut env, spec.sandbox.as_mut())?;
+        if extensions.is_some() {
+            cx.show_extensions(&files, spec.sandbox.as_mut())?;
+        }
         spec.env = os_env(env);
         spec.stdin = if input.is_open() {
             Stdin::Follow(cx.files.stdin())
@@ -133,7 +139,7 @@ impl<'a> Prepared<'a> {
 
 impl ScriptRunner<'_> {
     /// Gives a process the command line and the sandbox of the agent, and returns its environment.
-    /// `adjust` changes what it has besides the secrets of its profile.
+    /// `adjust` changes what it has besides its secrets.
     pub(super) async fn agent_process(
         &self,
         launch: Launch,
@@ -143,7 +149,7 @@ impl ScriptRunner<'_> {
         let (cx, workdir) = (self.cx, spec.cwd.clone());
         let mut env = launch.env;
         cx.add_vik_variables(&mut env);
-        let secret_variables = self.secret_variables(&cx.spec.profile.secrets);
+        let secret_variables = self.secret_variables(&cx.agent_secrets());
         if !secret_variables.is_empty() {
             let names: Vec<&str> = secret_variables.iter().map(|(name, _)| name.as_str()).collect();
             env.insert(secrets::NAMES.to_owned(), names.join(","));

@@ -71,6 +71,7 @@ impl ScriptRunner<'_> {
         added.push_str(&questions::answers_section(&self.cx.start().answers, &fence));
         added.push_str(&messages::prompt_section(&self.cx.start().messages));
         added.push_str(&self.cx.output_section(&source, &fence));
+        added.push_str(&self.cx.skills_section().await?);
         if self.cx.can_ask() {
             added.push_str(&questions::section(&questions::file(self.cx.files)));
         }

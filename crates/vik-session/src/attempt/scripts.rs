@@ -313,7 +313,7 @@ impl AttemptContext<'_> {
 
     /// Resolves the secrets that this attempt needs. From then on they are masked.
     pub(super) async fn resolve_secrets(&self) -> Result<Values, AttemptFailure> {
-        let mut names = self.spec.profile.secrets.clone();
+        let mut names = self.agent_secrets();
         names.extend_from_slice(&self.start().stage.hook_secrets);
         if self.spec.after_create.is_some() {
             names.extend_from_slice(&self.spec.create_secrets);
