@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod agent_run;
+mod extensions;
 mod steering;
 
 use std::time::{Duration, Instant};

@@ -9,7 +9,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Stdio};
 
 use serde_json::Value;
-use vik_agents::{AgentRequest, Conclusion, Exit, InitialInput, InputMode, LaunchContext};
+use vik_agents::{AgentRequest, Conclusion, Exit, Extensions, InitialInput, InputMode, LaunchContext};
 use vik_core::ids::MessageId;
 use vik_core::message::Message;
 use vik_core::workflow::{AgentProfile, OutputFormat, Runtime};
@@ -37,12 +37,28 @@ pub(crate) fn profile(runtime: Runtime) -> AgentProfile {
 
 /// Starts an agent in the test's work folder, writes the prompt and closes stdin.
 pub(crate) fn start(env: &TestEnv, profile: &AgentProfile, prompt: &str) -> Child {
-    let mut child = spawn(env, profile, InputMode::Prompt, None);
+    start_with(env, profile, prompt, None)
+}
+
+/// The same with MCP servers and skills.
+pub(crate) fn start_with(
+    env: &TestEnv,
+    profile: &AgentProfile,
+    prompt: &str,
+    extensions: Option<&Extensions>,
+) -> Child {
+    let mut child = spawn(env, profile, InputMode::Prompt, None, extensions);
     let _ = child.stdin.take().unwrap().write_all(prompt.as_bytes());
     child
 }
 
-fn spawn(env: &TestEnv, profile: &AgentProfile, input: InputMode, resume: Option<&str>) -> Child {
+fn spawn(
+    env: &TestEnv,
+    profile: &AgentProfile,
+    input: InputMode,
+    resume: Option<&str>,
+    extensions: Option<&Extensions>,
+) -> Child {
     let mut environment: BTreeMap<String, String> = env.environment().into_iter().collect();
     environment.insert("OPENAI_API_KEY".to_owned(), "sk-scripted".to_owned());
     environment.insert("ANTHROPIC_API_KEY".to_owned(), "sk-scripted".to_owned());
@@ -59,11 +75,15 @@ fn spawn(env: &TestEnv, profile: &AgentProfile, input: InputMode, resume: Option
             in_sandbox: false,
             input,
             questions: None,
-            extensions: None,
+            extensions,
             is_root: nix::unistd::geteuid().is_root(),
             environment: &environment,
         })
         .unwrap();
+    for file in &launch.files {
+        std::fs::create_dir_all(file.path.parent().unwrap()).unwrap();
+        std::fs::write(&file.path, &file.text).unwrap();
+    }
     let mut command = env.command(&launch.argv[0]);
     command.args(&launch.argv[1..]).env_clear().envs(&launch.env);
     command
@@ -96,7 +116,7 @@ impl AgentRun {
         };
         let driver = vik_agents::driver(profile.runtime);
         let mut adapter = driver.interactive_adapter(profile, None, &input).unwrap();
-        let mut child = spawn(env, profile, InputMode::Messages, resume);
+        let mut child = spawn(env, profile, InputMode::Messages, resume, None);
         let mut stdin = child.stdin.take();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let (mut events, mut taken, mut untaken) = (Vec::new(), Vec::new(), Vec::new());
