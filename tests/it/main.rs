@@ -21,6 +21,7 @@ mod diff;
 mod durable;
 mod escape;
 mod examples;
+mod extensions;
 mod files;
 mod gates;
 mod git;

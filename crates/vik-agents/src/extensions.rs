@@ -59,8 +59,8 @@ impl Extensions {
         }
     }
 
-    /// Returns the longest of the times of the servers, if one is set.
-    pub(crate) fn longest_ms<T: Ord>(&self, of: impl Fn(&McpServer) -> Option<T>) -> Option<T> {
+    /// Returns the maximum of a setting of the servers, if one has it.
+    pub(crate) fn maximum<T: Ord>(&self, of: impl Fn(&McpServer) -> Option<T>) -> Option<T> {
         self.servers.iter().filter_map(|(_, server)| of(server)).max()
     }
 }

@@ -169,6 +169,18 @@ impl Host {
         (Path::new(name).is_relative() && path.is_file()).then_some(path)
     }
 
+    /// Returns the program of an MCP server: a name on PATH, or a path. A relative path with a `/` is
+    /// relative to the folder of the workflow file.
+    pub fn program_of_server(&self, command: &[String]) -> String {
+        let name = command.first().map_or("", String::as_str);
+        if !name.contains('/') {
+            return name.to_owned();
+        }
+        // The components leave out `.`; an absolute path replaces the folder.
+        let path: PathBuf = self.workflow_dir.join(name).components().collect();
+        path.to_string_lossy().into_owned()
+    }
+
     /// Returns the specification of a shell script file that runs under the shim.
     pub fn script(&self, script: &Path, cwd: &Path, env: BTreeMap<String, String>, mark: &str) -> ShimSpec {
         let mut spec = ShimSpec::command("sh", cwd);

@@ -8,6 +8,7 @@
 mod agents;
 mod check;
 mod environment_checks;
+mod extensions;
 mod issues;
 mod notify;
 mod orphans;
@@ -310,6 +311,7 @@ async fn try_agents_and_pull(
     Plan { extent, scratch }: Plan<'_>,
     cancel: &CancellationToken,
 ) -> Vec<Issue> {
+    checks.extend(extensions::check(host, workflow));
     checks.extend(secrets::check(host, workflow, scratch, cancel).await);
     let Some(scratch) = scratch else {
         checks.extend(agents::check(host, workflow, None, cancel).await.0);

@@ -95,9 +95,9 @@ fn servers(cx: &LaunchContext<'_>, extensions: &Extensions, added: &mut Added) -
             }
         }
     }
-    let startup = extensions.longest_ms(|server| server.startup_timeout);
-    let call = extensions.longest_ms(|server| server.call_timeout);
-    let output = extensions.longest_ms(|server| server.max_output);
+    let startup = extensions.maximum(|server| server.startup_timeout);
+    let call = extensions.maximum(|server| server.call_timeout);
+    let output = extensions.maximum(|server| server.max_output);
     let variables = [
         ("MCP_TIMEOUT", startup.map(millis)),
         ("MCP_TOOL_TIMEOUT", call.map(millis)),

@@ -15,6 +15,7 @@ use vik_agents::{Extensions, LaunchFile, driver};
 use vik_api::SkillView;
 use vik_base::report;
 use vik_core::outcome::FailureClass;
+use vik_core::workflow::{McpServer, McpTransport};
 use vik_proc::{Reads, Sandbox};
 use vik_store::{AttemptFailure, AttemptFiles};
 use vik_workflow::{SKILL_FILE, Skill};
@@ -42,7 +43,7 @@ impl AttemptContext<'_> {
             .attempt
             .workflow
             .mcp_servers(profile, stage)
-            .map(|(name, server)| (name.clone(), server.clone()))
+            .map(|(name, server)| (name.clone(), self.located(server)))
             .collect();
         // The workflow may have changed since the attempt was decided on.
         if let Some(name) = stage
@@ -67,9 +68,23 @@ impl AttemptContext<'_> {
         }))
     }
 
-    /// Writes the private files of the command line, and lets the sandbox read the folder.
+    /// Returns a server with the path of its program.
+    fn located(&self, server: &McpServer) -> McpServer {
+        let mut server = server.clone();
+        if let McpTransport::Stdio { command, .. } = &mut server.transport {
+            let program = self.host().program_of_server(command);
+            if let Some(first) = command.first_mut() {
+                *first = program;
+            }
+        }
+        server
+    }
+
+    /// Writes the private files of the command line, and lets the sandbox read them and the programs of
+    /// servers: the folder of the workflow may be hidden.
     pub(super) fn show_extensions(
         &self,
+        extensions: &Extensions,
         files: &[LaunchFile],
         sandbox: Option<&mut Sandbox>,
     ) -> Result<(), AttemptFailure> {
@@ -79,8 +94,17 @@ impl AttemptContext<'_> {
                 .map_err(|error| broken("cannot write a file for the agent", &error))?;
         }
         if let Some(Reads::AllBut { shown, .. }) = sandbox.map(|sandbox| &mut sandbox.read) {
-            let folder = self.files.extensions_dir();
-            shown.push(folder.canonicalize().unwrap_or(folder));
+            let programs = extensions
+                .servers
+                .iter()
+                .filter_map(|(_, server)| match &server.transport {
+                    McpTransport::Stdio { command, .. } => {
+                        command.first().filter(|program| program.contains('/'))
+                    }
+                    McpTransport::Http { .. } => None,
+                });
+            let places = programs.map(PathBuf::from).chain([self.files.extensions_dir()]);
+            shown.extend(places.map(|path| path.canonicalize().unwrap_or(path)));
         }
         Ok(())
     }

@@ -112,8 +112,8 @@ impl<'a> Prepared<'a> {
             spec.program = program.into();
         }
         cx.prepare_questions(&mut env, spec.sandbox.as_mut())?;
-        if extensions.is_some() {
-            cx.show_extensions(&files, spec.sandbox.as_mut())?;
+        if let Some(extensions) = &extensions {
+            cx.show_extensions(extensions, &files, spec.sandbox.as_mut())?;
         }
         spec.env = os_env(env);
         spec.stdin = if input.is_open() {

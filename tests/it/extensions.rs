@@ -1,0 +1,152 @@
+//! MCP servers and skills: what agents get in their folder, their environment and their prompt.
+
+use serde_json::{Value, json};
+
+use crate::support::*;
+
+const SECRET: &str = "a-secret-of-the-server";
+
+/// A program that copies what it gets into its workspace, and answers as Claude Code.
+const CLAUDE: &str = r#"#!/bin/sh
+cat > prompt.txt
+printf '%s\n' "$@" > args.txt
+env > env.txt
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --mcp-config) cp "$2" mcp.json; stat -c '%a' "$2" > mode.txt;;
+    --settings) cp "$2" settings.json;;
+    --plugin-dir) cp -R "$2" plugin; touch "$2/skills/review/added" 2> denied.txt;;
+  esac
+  shift
+done
+echo '{"type":"system","subtype":"init","session_id":"01234567-89ab-7def-8123-456789abcdef"}'
+echo '{"type":"result","subtype":"success","is_error":false,"result":"Done.","session_id":"01234567-89ab-7def-8123-456789abcdef","total_cost_usd":0.01,"usage":{"input_tokens":1,"output_tokens":1}}'
+"#;
+
+/// A program that prints its prompt, and answers as Codex.
+const CODEX: &str = r#"#!/bin/sh
+cat > prompt.txt
+printf '%s\n' "$@" > args.txt
+cat "$(sed -n 's/.*(file: `\(.*\)`)$/\1/p' prompt.txt)" > skill.txt
+env > env.txt
+echo '{"type":"thread.started","thread_id":"01a1ffcd-34e9-78d1-bc6d-b647a491f028"}'
+echo '{"type":"turn.started"}'
+echo '{"type":"item.completed","item":{"id":"1","type":"agent_message","text":"Done."}}'
+echo '{"type":"turn.completed","usage":{"input_tokens":1,"cached_input_tokens":0,"output_tokens":1}}'
+"#;
+
+fn world(runtime: &str, program: &str) -> World {
+    let world = World::new(&[("1", "todo")]);
+    let work = world.env.work();
+    let agent = work.join("agent.sh");
+    std::fs::write(&agent, program).unwrap();
+    make_executable(&agent);
+    let skill = work.join("skills/review");
+    std::fs::create_dir_all(&skill).unwrap();
+    std::fs::write(
+        skill.join("SKILL.md"),
+        "---\nname: review\ndescription: Reviews a change.\n---\nLook twice.\n",
+    )
+    .unwrap();
+    world
+        .set(
+            "/agents/a",
+            json!({"runtime": runtime, "model": "m", "command": ["./agent.sh"], "mcp": ["tickets"], "sandbox": "on"}),
+        )
+        .set("/secrets/TICKETS_TOKEN", json!({"env": "SOURCE"}))
+        .set(
+            "/mcp/tickets",
+            json!({"command": ["./server.sh", "--flag"], "env": {"LEVEL": "debug"}, "secrets": ["TICKETS_TOKEN"], "tools": ["list"]}),
+        )
+        .work("skills", json!(["skills/review"]))
+}
+
+fn make_executable(path: &std::path::Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Returns the skills of the only attempt in `vik show --json`.
+fn shown_skills(world: &World) -> Value {
+    let shown = world.vik(&["show", "1", "--json"]).expect(0).json();
+    shown
+        .pointer("/runs/0/attempts/0/skills")
+        .cloned()
+        .unwrap_or(shown)
+}
+
+#[test]
+fn claude_code_gets_servers_and_skills_in_a_private_folder() {
+    let world = world("claude_code", CLAUDE);
+    let done = world
+        .start_with(&["run", "--once"], &[("SOURCE", SECRET)])
+        .done()
+        .expect(0);
+    let file = |name| world.workspace_file("1", name);
+    assert_eq!(file("mode.txt"), "600\n");
+    let config: Value = serde_json::from_str(&file("mcp.json")).unwrap();
+    let server = &config["mcpServers"]["tickets"];
+    assert_eq!(
+        server["command"],
+        world.env.work().join("server.sh").to_str().unwrap()
+    );
+    assert_eq!(
+        server["env"],
+        json!({"LEVEL": "debug", "TICKETS_TOKEN": "${TICKETS_TOKEN}"})
+    );
+    for name in ["args.txt", "mcp.json", "settings.json", "prompt.txt"] {
+        assert!(!file(name).contains(SECRET), "{name}");
+    }
+    assert_contains(&file("env.txt"), &format!("TICKETS_TOKEN={SECRET}\n"));
+    assert_contains(&file("settings.json"), "tickets__list");
+    assert_contains(&file("plugin/skills/review/SKILL.md"), "Look twice.");
+    // The sandbox lets it read the folder only.
+    assert!(!file("denied.txt").is_empty());
+    let session = world.session("1");
+    assert!(!session.file(".extensions").exists());
+    let skills = shown_skills(&world);
+    assert_eq!(skills[0]["name"], "review", "{skills}");
+    assert_eq!(skills[0]["sha256"].as_str().map(str::len), Some(64), "{skills}");
+    assert!(!done.out.contains(SECRET) && !done.err.contains(SECRET));
+}
+
+#[test]
+fn codex_gets_servers_by_name_and_skills_in_its_prompt() {
+    let world = world("codex", CODEX);
+    world
+        .start_with(&["run", "--once"], &[("SOURCE", SECRET)])
+        .done()
+        .expect(0);
+    let file = |name| world.workspace_file("1", name);
+    assert_contains(
+        &file("args.txt"),
+        "env_vars=[\"TICKETS_TOKEN\"],enabled_tools=[\"list\"]",
+    );
+    assert!(!file("args.txt").contains(SECRET));
+    assert_contains(&file("env.txt"), &format!("TICKETS_TOKEN={SECRET}\n"));
+    assert_contains(&file("prompt.txt"), "- review: Reviews a change. (file: `");
+    assert_contains(&file("skill.txt"), "Look twice.");
+}
+
+#[test]
+fn stage_without_servers_and_skills_gets_nothing() {
+    let world = world("codex", CODEX)
+        .work("mcp", json!([]))
+        .work("skills", json!([]));
+    world
+        .start_with(&["run", "--once"], &[("SOURCE", SECRET)])
+        .done()
+        .expect(0);
+    let file = |name| world.workspace_file("1", name);
+    assert!(!file("args.txt").contains("mcp_servers") && !file("prompt.txt").contains("Vik: skills"));
+    assert!(!file("env.txt").contains("TICKETS_TOKEN"));
+    assert!(shown_skills(&world)[0].is_null());
+}
+
+#[test]
+fn skill_without_its_file_is_found_at_the_start() {
+    let world = world("codex", CODEX).work("skills", json!(["skills/none"]));
+    let done = world.vik(&["run", "--once"]).expect(3);
+    assert_contains(&done.err, "bad_skill");
+    assert_contains(&done.err, "has no SKILL.md");
+}
