@@ -1,7 +1,9 @@
 //! MCP servers and skills: what agents get in their folder, their environment and their prompt.
 
 use serde_json::{Value, json};
+use vik_testkit::{RealAgent, everything_server};
 
+use crate::real_agents::Real;
 use crate::support::*;
 
 const SECRET: &str = "a-secret-of-the-server";
@@ -69,10 +71,7 @@ fn make_executable(path: &std::path::Path) {
 /// Returns the skills of the only attempt in `vik show --json`.
 fn shown_skills(world: &World) -> Value {
     let shown = world.vik(&["show", "1", "--json"]).expect(0).json();
-    shown
-        .pointer("/runs/0/attempts/0/skills")
-        .cloned()
-        .unwrap_or(shown)
+    shown.pointer("/0/attempts/0/skills").cloned().unwrap_or_default()
 }
 
 #[test]
@@ -149,4 +148,99 @@ fn skill_without_its_file_is_found_at_the_start() {
     let done = world.vik(&["run", "--once"]).expect(3);
     assert_contains(&done.err, "bad_skill");
     assert_contains(&done.err, "has no SKILL.md");
+}
+
+// --- the real agents
+
+fn mcp_call(agent: RealAgent, tool: &str, input: &Value) -> Value {
+    match agent {
+        // Codex replaces the characters that are no part of an identifier.
+        RealAgent::Codex => {
+            let name = tool.replace('-', "_");
+            json!({"call": {"name": name, "namespace": "mcp__every", "input": input}})
+        }
+        RealAgent::Claude => json!({"call": {"name": format!("mcp__every__{tool}"), "input": input}}),
+    }
+}
+
+/// Returns a world whose agent calls a permitted tool of a real server, in the sandbox, and then one
+/// that is not permitted.
+fn real_world(agent: RealAgent) -> Option<Real> {
+    let script = json!([
+        {"tools": [mcp_call(agent, "echo", &json!({"message": "over the server"}))]},
+        {"tools": [mcp_call(agent, "get-env", &json!({}))], "expect": "Echo: over the server"},
+        {"text": "Finished."}
+    ]);
+    let mut real = Real::new(agent, script)?;
+    let command = everything_server()?;
+    real.world.put("/secrets/SERVER_TOKEN", json!({"env": "SOURCE"}));
+    real.world.put(
+        "/mcp/every",
+        json!({"command": command, "secrets": ["SERVER_TOKEN"], "tools": ["echo"], "startup_timeout": "60s"}),
+    );
+    real.world.put("/issue/stages/work/mcp", json!(["every"]));
+    Some(real)
+}
+
+#[track_caller]
+fn assert_only_echo_was_called(real: &Real) {
+    real.close();
+    real.world.session("1").expect("succeeded", None);
+    let last = real.server.turns().last().unwrap().body.to_string();
+    // The server would print its whole environment.
+    assert!(!last.contains(SECRET) && !last.contains("SERVER_TOKEN"), "{last}");
+}
+
+fn works_in_the_sandbox(agent: RealAgent) {
+    let Some(real) = real_world(agent) else {
+        return;
+    };
+    real.world
+        .start_with(&["run", "--once"], &[("SOURCE", SECRET)])
+        .done()
+        .expect(0);
+    assert_only_echo_was_called(&real);
+}
+
+#[test]
+fn codex_calls_a_real_server_in_the_sandbox() {
+    works_in_the_sandbox(RealAgent::Codex);
+}
+
+#[test]
+fn claude_code_calls_a_real_server_in_the_sandbox() {
+    works_in_the_sandbox(RealAgent::Claude);
+}
+
+/// A rule for calls names the tool as the rules of all agents do.
+fn waits_for_approval(agent: RealAgent) {
+    let Some(mut real) = real_world(agent) else {
+        return;
+    };
+    let rules = json!({"calls": [{"tool": ["mcp.every.*"]}]});
+    real.world.put("/issue/stages/work/approve", rules);
+    let daemon = real.world.start_with(&["run"], &[("SOURCE", SECRET)]);
+    let waiting = |tool: &str| {
+        let waits = || Some(real.world.status()?["approvals"][0]["call"]["tool"] == tool);
+        eventually(tool, || waits() == Some(true));
+        real.world.vik(&["approve", "1"]).expect(0);
+    };
+    waiting("mcp__every__echo");
+    if agent == RealAgent::Claude {
+        // Its hooks run side by side: Vik is asked although the other one denies the call.
+        waiting("mcp__every__get-env");
+    }
+    real.world.wait_for_state("1", "done");
+    daemon.stop().expect(0);
+    assert_only_echo_was_called(&real);
+}
+
+#[test]
+fn codex_calls_of_a_real_server_wait_for_approval() {
+    waits_for_approval(RealAgent::Codex);
+}
+
+#[test]
+fn claude_code_calls_of_a_real_server_wait_for_approval() {
+    waits_for_approval(RealAgent::Claude);
 }

@@ -198,6 +198,8 @@ fn codex_table(server: &McpServer, asks: bool) -> String {
         McpTools::None => put("enabled_tools", "[]".to_owned()),
         McpTools::Named(names) => put("enabled_tools", toml_list(names)),
     }
+    // Without it, Codex would work without the tools of a server that does not start.
+    put("required", "true".to_owned());
     // A tool in the list needs no further approval, unless the stage asks before calls.
     put(
         "default_tools_approval_mode",

@@ -42,7 +42,7 @@ section! {
     "startup_timeout" startup_timeout: optional Positive;
     /// The timeout of one call. Default: that of the agent.
     "call_timeout" call_timeout: optional Positive;
-    /// The maximum size of a result, such as `64KiB`. Codex ignores it. Default: that of the agent.
+    /// The maximum size of a result, such as `64KiB`, at most `1MiB`. Codex ignores it. Default: that of the agent.
     "max_output" max_output: optional Memory;
     /// Where the server runs: `agent` is the sandbox of the agent.
     "sandbox" sandbox: optional Place;
@@ -60,6 +60,8 @@ section! {
 /// The maximum length of the name of a tool for a model.
 const LONGEST_TOOL: usize = 64;
 const LONGEST_SERVER: usize = 32;
+/// The maximum of `max_output`, in bytes.
+const MAX_OUTPUT: u64 = 1 << 20;
 
 /// The starts of well-known tokens.
 const TOKEN_STARTS: &[&str] = &[
@@ -207,6 +209,15 @@ impl Check<'_> {
                     Diagnostic::error("bad_mcp", format!("{path}.tools.{index}"), message).hint(hint),
                 );
             }
+        }
+        if server.max_output.is_some_and(|bytes| bytes > MAX_OUTPUT) {
+            let hint = "an agent cannot work with more than `1MiB`";
+            let error = Diagnostic::error(
+                "out_of_range",
+                at("max_output"),
+                "the maximum size of a result is too large",
+            );
+            self.report(error.hint(hint));
         }
         let has = |check: &Self, key: &str| !check.places.is_absent(&at(key));
         let (has_command, has_url) = (has(self, "command"), has(self, "url"));

@@ -32,10 +32,7 @@ const READERS: &[(&str, &str)] = &[
     ("crates/vik-tracker/src/lock.rs", "has tests of its own"),
     ("crates/vik-tracker/src/store.rs", ""),
     ("crates/vik-workflow/src/lib.rs", "a path that a person names"),
-    (
-        "crates/vik-workflow/src/skills.rs",
-        "a path that a person names",
-    ),
+    ("crates/vik-workflow/src/skills.rs", "a path that a person names"),
     ("crates/vik-workspace/src/changes/restore.rs", ""),
     ("crates/vik-workspace/src/changes/tracked.rs", ""),
     ("crates/vik-workspace/src/changes/walk.rs", ""),

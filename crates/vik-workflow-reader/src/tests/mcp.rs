@@ -117,6 +117,11 @@ fn server_has_a_program_or_an_address() {
             "unknown_value",
             "mcp.tickets.sandbox",
         ),
+        (
+            "command: [a], max_output: 2MiB, tools: [a]",
+            "out_of_range",
+            "mcp.tickets.max_output",
+        ),
         ("command: [a]", "mcp_without_tools", "mcp.tickets"),
         (
             "command: [a], secrets: [OTHER], tools: [a]",
