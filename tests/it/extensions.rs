@@ -244,3 +244,34 @@ fn codex_calls_of_a_real_server_wait_for_approval() {
 fn claude_code_calls_of_a_real_server_wait_for_approval() {
     waits_for_approval(RealAgent::Claude);
 }
+
+#[test]
+fn edits_of_servers_and_skills_apply_to_the_next_attempt() {
+    let mut world = world("codex", CODEX);
+    let daemon = world.start_with(&["run"], &[("SOURCE", SECRET)]);
+    world.wait_for_state("1", "done");
+    let first = shown_skills(&world);
+    let skill = world.env.work().join("skills/review/SKILL.md");
+    let text = std::fs::read_to_string(&skill)
+        .unwrap()
+        .replace("twice", "three times");
+    std::fs::write(&skill, text).unwrap();
+    let loaded = world.status().unwrap()["workflow"]["loaded_at"].clone();
+    world.put("/mcp/tickets/tools", json!(["list", "read"]));
+    eventually("it was loaded", || {
+        world.status().unwrap()["workflow"]["loaded_at"] != loaded
+    });
+    world.tracker.move_to("1", "todo");
+    eventually("the second attempt", || world.sessions("1").len() == 2);
+    world.wait_for_state("1", "done");
+    daemon.stop().expect(0);
+    assert_contains(
+        &world.workspace_file("1", "args.txt"),
+        "enabled_tools=[\"list\",\"read\"]",
+    );
+    assert_contains(&world.workspace_file("1", "skill.txt"), "Look three times.");
+    let shown = world.vik(&["show", "1", "--json"]).expect(0).json().to_string();
+    let digest = first[0]["sha256"].as_str().unwrap();
+    assert_eq!(shown.matches(digest).count(), 1, "{shown}");
+    assert_eq!(shown.matches("\"sha256\"").count(), 2, "{shown}");
+}

@@ -152,7 +152,7 @@ impl Decode for ToolNames {
     }
 }
 
-/// `mcp.N.sandbox`
+/// The place of a server, of which there is one.
 pub(crate) struct Place;
 
 impl Decode for Place {
@@ -425,7 +425,7 @@ impl Check<'_> {
         let Some(runtime) = runtime.filter(|runtime| !runtime.takes_extensions()) else {
             return;
         };
-        for (key, what) in [("mcp", "MCP servers"), ("skills", "skills")] {
+        for (key, things) in [("mcp", "MCP servers"), ("skills", "skills")] {
             let is_empty = if key == "mcp" {
                 mcp.is_empty()
             } else {
@@ -433,7 +433,7 @@ impl Check<'_> {
             };
             if !is_empty {
                 let message = format!(
-                    "an agent with the runtime `{}` cannot get {what}",
+                    "an agent with the runtime `{}` cannot get {things}",
                     runtime.as_str()
                 );
                 let able = [Runtime::Codex, Runtime::ClaudeCode, Runtime::Vex].map(Runtime::as_str);

@@ -30,7 +30,7 @@ pub struct Skill {
     pub name: String,
     /// What it is for, in one line.
     pub description: String,
-    /// The folder, absolute.
+    /// The absolute path of its files.
     pub folder: PathBuf,
     /// Its files, in the order of their names.
     pub files: Vec<SkillFile>,

@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::agent::AgentProfile;
-use super::model::{Stage, Workflow};
 use crate::duration::Span;
 
 /// The header whose value can be a bearer token.
@@ -63,9 +61,9 @@ pub enum McpTools {
 #[serde(try_from = "String", into = "String")]
 pub enum HeaderValue {
     Text(String),
-    /// `${NAME}`
+    /// The value of a secret alone, `${NAME}`.
     Secret(String),
-    /// `Bearer ${NAME}`
+    /// A secret after the word `Bearer`.
     Bearer(String),
 }
 
@@ -226,44 +224,6 @@ impl TryFrom<String> for HttpUrl {
 impl From<HttpUrl> for String {
     fn from(url: HttpUrl) -> Self {
         url.text
-    }
-}
-
-impl Stage {
-    /// Returns the names of the servers of its attempts: its own, or else the profile's.
-    pub fn mcp_names<'a>(&'a self, profile: &'a AgentProfile) -> &'a [String] {
-        self.mcp.as_deref().unwrap_or(&profile.mcp)
-    }
-
-    /// Returns the folders of the skills of its attempts: its own, or else the profile's.
-    pub fn skill_paths<'a>(&'a self, profile: &'a AgentProfile) -> &'a [String] {
-        self.skills.as_deref().unwrap_or(&profile.skills)
-    }
-}
-
-impl Workflow {
-    /// Returns the servers of a stage's attempts, in the order of the list.
-    pub fn mcp_servers<'w>(
-        &'w self,
-        profile: &'w AgentProfile,
-        stage: &'w Stage,
-    ) -> impl Iterator<Item = (&'w String, &'w McpServer)> {
-        let names = stage.mcp_names(profile).iter();
-        names.filter_map(|name| self.mcp.get_key_value(name))
-    }
-
-    /// Returns the names of the secrets that the agent of a stage gets, each once: those of its
-    /// profile, and those of its servers.
-    pub fn agent_secrets(&self, profile: &AgentProfile, stage: &Stage) -> Vec<String> {
-        let mut names = profile.secrets.clone();
-        for (_, server) in self.mcp_servers(profile, stage) {
-            for name in &server.secrets {
-                if !names.contains(name) {
-                    names.push(name.clone());
-                }
-            }
-        }
-        names
     }
 }
 

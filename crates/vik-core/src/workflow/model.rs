@@ -326,6 +326,30 @@ pub enum SecretSource {
 }
 
 impl Workflow {
+    /// Returns the servers of a stage's attempts, in the order of the list.
+    pub fn mcp_servers<'w>(
+        &'w self,
+        profile: &'w AgentProfile,
+        stage: &'w Stage,
+    ) -> impl Iterator<Item = (&'w String, &'w McpServer)> {
+        let names = stage.mcp_names(profile).iter();
+        names.filter_map(|name| self.mcp.get_key_value(name))
+    }
+
+    /// Returns the names of the secrets that the agent of a stage gets, each once: those of its
+    /// profile, and those of its servers.
+    pub fn agent_secrets(&self, profile: &AgentProfile, stage: &Stage) -> Vec<String> {
+        let mut names = profile.secrets.clone();
+        for (_, server) in self.mcp_servers(profile, stage) {
+            for name in &server.secrets {
+                if !names.contains(name) {
+                    names.push(name.clone());
+                }
+            }
+        }
+        names
+    }
+
     /// Returns the shell command of a request to `issues.tracker`: a verb and its arguments. `None`
     /// if the workflow names no tracker.
     pub fn tracker_command(&self, request: &[&str]) -> Option<String> {
@@ -363,6 +387,16 @@ impl Workflow {
 }
 
 impl Stage {
+    /// Returns the names of the servers of its attempts: its own, or else the profile's.
+    pub fn mcp_names<'a>(&'a self, profile: &'a AgentProfile) -> &'a [String] {
+        self.mcp.as_deref().unwrap_or(&profile.mcp)
+    }
+
+    /// Returns the folders of the skills of its attempts: its own, or else the profile's.
+    pub fn skill_paths<'a>(&'a self, profile: &'a AgentProfile) -> &'a [String] {
+        self.skills.as_deref().unwrap_or(&profile.skills)
+    }
+
     /// Returns whether a person must approve each start.
     pub fn asks_before(&self) -> bool {
         self.approve.as_ref().is_some_and(|policy| policy.before)
