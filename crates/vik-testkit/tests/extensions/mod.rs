@@ -128,3 +128,39 @@ fn codex_passes_variables_to_a_server() {
 fn claude_passes_variables_to_a_server() {
     passes_variables(RealAgent::Claude);
 }
+
+/// Runs an agent whose server does not start.
+fn run_without_server(agent: RealAgent) -> Option<(Setup, AgentRun)> {
+    let setup = setup(agent, json!([{"text": "Finished."}]))?;
+    let mut extensions = extensions(&setup, McpTools::All)?;
+    extensions.servers[0].1.transport = McpTransport::Stdio {
+        command: vec!["false".to_owned()],
+        env: [].into(),
+    };
+    let child = start_with(&setup.env, &setup.profile, "Do the task.\n", Some(&extensions));
+    let run = AgentRun::wait(child, &setup.profile);
+    Some((setup, run))
+}
+
+#[test]
+fn codex_fails_without_its_server() {
+    let Some((setup, run)) = run_without_server(RealAgent::Codex) else {
+        return;
+    };
+    assert!(!run.conclusion.ok, "{:?}", run.conclusion);
+    let reason = run.conclusion.reason.unwrap();
+    assert!(
+        reason.contains("every"),
+        "{:?} {reason}",
+        run.conclusion.failure_class
+    );
+    assert!(setup.server.turns().is_empty());
+}
+
+#[test]
+fn claude_starts_without_its_server() {
+    let Some((_, run)) = run_without_server(RealAgent::Claude) else {
+        return;
+    };
+    assert!(run.conclusion.ok, "{:?}", run.conclusion);
+}
