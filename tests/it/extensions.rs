@@ -96,9 +96,9 @@ fn claude_code_gets_servers_and_skills_in_a_private_folder() {
     for name in ["args.txt", "mcp.json", "settings.json", "prompt.txt"] {
         assert!(!file(name).contains(SECRET), "{name}");
     }
-    assert_contains(&file("env.txt"), &format!("TICKETS_TOKEN={SECRET}\n"));
-    assert_contains(&file("settings.json"), "tickets__list");
-    assert_contains(&file("plugin/skills/review/SKILL.md"), "Look twice.");
+    assert_contains(file("env.txt"), format!("TICKETS_TOKEN={SECRET}\n"));
+    assert_contains(file("settings.json"), "tickets__list");
+    assert_contains(file("plugin/skills/review/SKILL.md"), "Look twice.");
     // The sandbox lets it read the folder only.
     assert!(!file("denied.txt").is_empty());
     let session = world.session("1");
@@ -118,13 +118,13 @@ fn codex_gets_servers_by_name_and_skills_in_its_prompt() {
         .expect(0);
     let file = |name| world.workspace_file("1", name);
     assert_contains(
-        &file("args.txt"),
+        file("args.txt"),
         "env_vars=[\"TICKETS_TOKEN\"],enabled_tools=[\"list\"]",
     );
     assert!(!file("args.txt").contains(SECRET));
-    assert_contains(&file("env.txt"), &format!("TICKETS_TOKEN={SECRET}\n"));
-    assert_contains(&file("prompt.txt"), "- review: Reviews a change. (file: `");
-    assert_contains(&file("skill.txt"), "Look twice.");
+    assert_contains(file("env.txt"), format!("TICKETS_TOKEN={SECRET}\n"));
+    assert_contains(file("prompt.txt"), "- review: Reviews a change. (file: `");
+    assert_contains(file("skill.txt"), "Look twice.");
 }
 
 #[test]
@@ -266,10 +266,10 @@ fn edits_of_servers_and_skills_apply_to_the_next_attempt() {
     world.wait_for_state("1", "done");
     daemon.stop().expect(0);
     assert_contains(
-        &world.workspace_file("1", "args.txt"),
+        world.workspace_file("1", "args.txt"),
         "enabled_tools=[\"list\",\"read\"]",
     );
-    assert_contains(&world.workspace_file("1", "skill.txt"), "Look three times.");
+    assert_contains(world.workspace_file("1", "skill.txt"), "Look three times.");
     let shown = world.vik(&["show", "1", "--json"]).expect(0).json().to_string();
     let digest = first[0]["sha256"].as_str().unwrap();
     assert_eq!(shown.matches(digest).count(), 1, "{shown}");
