@@ -101,7 +101,8 @@ impl Agent<'_> {
     /// Keeps the files if a further try or sample may return to them.
     pub(super) fn keep_files(&mut self) -> ControlFlow<Ending> {
         let has_tries = self.samples.tries > 1;
-        if !has_tries && !(self.writes_fences() && self.run.settings.verify.is_some()) {
+        let may_restore = has_tries || (self.writes_fences() && self.run.settings.verify.is_some());
+        if !may_restore {
             return ControlFlow::Continue(());
         }
         match Snapshot::take(self.run.tools.root().path()) {

@@ -115,7 +115,7 @@ impl Entry {
         match &mut self {
             Self::Session(head) => clean(&mut head.system),
             Self::Prompt { text } | Self::Environment { text } | Self::FreshStart { note: text } => {
-                clean(text)
+                clean(text);
             }
             Self::Message { message } => redact_message(message),
             Self::Plan { steps } => steps.iter_mut().for_each(|step| clean(&mut step.text)),

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use vik_agents::Extensions;
 use vik_core::workflow::{McpServer, McpTools, McpTransport, Permission};
-use vik_testkit::{RealAgent, everything_server};
+use vik_testkit::{RealAgent, RealMcpServer};
 
 use crate::agent_run::{AgentRun, start_with};
 use crate::{Setup, setup};
@@ -20,7 +20,7 @@ fn extensions(setup: &Setup, tools: McpTools) -> Option<Extensions> {
     std::fs::write(skill.join("SKILL.md"), text).unwrap();
     let server = McpServer {
         transport: McpTransport::Stdio {
-            command: everything_server()?,
+            command: vec![RealMcpServer::Everything.or_skip()?.display().to_string()],
             env: [("PLAIN".to_owned(), "plain value".to_owned())].into(),
         },
         secrets: vec!["SERVER_TOKEN".to_owned()],
