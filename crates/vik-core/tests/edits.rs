@@ -55,6 +55,7 @@ fn candidates() -> Vec<Value> {
         json!("trouble"),
         json!("over_budget"),
         json!("other text"),
+        json!("https://other.example"),
         json!("serialize"),
         json!("fail"),
         json!("revert"),
