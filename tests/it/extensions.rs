@@ -1,7 +1,9 @@
 //! MCP servers and skills: what agents get in their folder, their environment and their prompt.
 
 use serde_json::{Value, json};
-use vik_testkit::{RealAgent, everything_server};
+use vik_testkit::bins::mcp_server;
+use vik_testkit::server::ModelServer;
+use vik_testkit::{RealAgent, RealMcpServer};
 
 use crate::real_agents::Real;
 use crate::support::*;
@@ -43,13 +45,7 @@ fn world(runtime: &str, program: &str) -> World {
     let agent = work.join("agent.sh");
     std::fs::write(&agent, program).unwrap();
     make_executable(&agent);
-    let skill = work.join("skills/review");
-    std::fs::create_dir_all(&skill).unwrap();
-    std::fs::write(
-        skill.join("SKILL.md"),
-        "---\nname: review\ndescription: Reviews a change.\n---\nLook twice.\n",
-    )
-    .unwrap();
+    write_skill(&world);
     world
         .set(
             "/agents/a",
@@ -61,6 +57,16 @@ fn world(runtime: &str, program: &str) -> World {
             json!({"command": ["./server.sh", "--flag"], "env": {"LEVEL": "debug"}, "secrets": ["TICKETS_TOKEN"], "tools": ["list"]}),
         )
         .work("skills", json!(["skills/review"]))
+}
+
+fn write_skill(world: &World) {
+    let skill = world.env.work().join("skills/review");
+    std::fs::create_dir_all(&skill).unwrap();
+    std::fs::write(
+        skill.join("SKILL.md"),
+        "---\nname: review\ndescription: Reviews a change.\n---\nLook twice.\n",
+    )
+    .unwrap();
 }
 
 fn make_executable(path: &std::path::Path) {
@@ -172,7 +178,7 @@ fn real_world(agent: RealAgent) -> Option<Real> {
         {"text": "Finished."}
     ]);
     let mut real = Real::new(agent, script)?;
-    let command = everything_server()?;
+    let command = [RealMcpServer::Everything.or_skip()?];
     real.world.put("/secrets/SERVER_TOKEN", json!({"env": "SOURCE"}));
     real.world.put(
         "/mcp/every",
@@ -274,4 +280,55 @@ fn edits_of_servers_and_skills_apply_to_the_next_attempt() {
     let digest = first[0]["sha256"].as_str().unwrap();
     assert_eq!(shown.matches(digest).count(), 1, "{shown}");
     assert_eq!(shown.matches("\"sha256\"").count(), 2, "{shown}");
+}
+
+/// vex reaches a server, loads a skill, and may call no other tool of the server.
+#[test]
+fn vex_calls_permitted_tools_and_loads_skills_in_the_sandbox() {
+    let call = |name: &str, input: Value| json!({"call": {"name": name, "input": input}});
+    let script = json!([
+        {"tools": [call("mcp__every__env", json!({"name": "SERVER_TOKEN"}))]},
+        {"tools": [call("mcp__every__fail", json!({}))]},
+        {"tools": [call("load_skill", json!({"name": "review"}))]},
+        {"text": "I have called the tool and read the skill.", "expect": "Look twice."}
+    ]);
+    let server = ModelServer::start_json(script).unwrap();
+    let mut world = World::new(&[("1", "todo")])
+        .set(
+            "/agents/a",
+            json!({"runtime": "vex", "model": "scripted", "provider": "house", "mcp": ["every"], "sandbox": "on",
+                   "env": {"HOUSE_KEY": "sk-scripted"}}),
+        )
+        .set("/secrets/SERVER_TOKEN", json!({"env": "SOURCE"}))
+        .set(
+            "/mcp/every",
+            json!({"command": [mcp_server()], "secrets": ["SERVER_TOKEN"], "tools": ["env"]}),
+        )
+        .work("skills", json!(["skills/review"]))
+        .work("prompt", json!("Do the task."))
+        .attempts(1);
+    write_skill(&world);
+    let home = world.env.home().join("vex");
+    std::fs::create_dir_all(&home).unwrap();
+    let settings = format!(
+        "[providers.house]\nprotocol = \"chat\"\nbase_url = \"{}\"\napi_key_env = \"HOUSE_KEY\"\n",
+        server.v1()
+    );
+    std::fs::write(home.join("config.toml"), settings).unwrap();
+    world.put("/agents/a/env/VEX_HOME", json!(home));
+    world
+        .start_with(&["run", "--once"], &[("SOURCE", SECRET)])
+        .done()
+        .expect(0);
+    assert_eq!(server.failures(), [""; 0]);
+    let session = world.session("1");
+    session.expect("succeeded", None);
+    let results = session.of_kind("tool_result");
+    let output = |nth: usize| results[nth]["output"].to_string();
+    assert!(!output(0).contains(SECRET), "the value is masked: {}", output(0));
+    assert_contains(output(1), "there is no tool");
+    let offered = server.turns()[0].body.to_string();
+    assert!(offered.contains("mcp__every__env") && !offered.contains("mcp__every__fail"));
+    assert_eq!(shown_skills(&world)[0]["name"], "review");
+    world.env.assert_nothing_left();
 }
