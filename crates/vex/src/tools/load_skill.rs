@@ -269,18 +269,18 @@ mod tests {
                 .tools
                 .definitions()
                 .iter()
-                .map(|tool| tool.name)
+                .map(|tool| tool.name.to_string())
                 .collect::<Vec<_>>()
         };
         let without = Bench::new();
-        assert!(!names(&without).contains(&LoadSkill::NAME));
+        assert!(!names(&without).contains(&LoadSkill::NAME.to_owned()));
         assert!(
             without
                 .fails("load_skill", json!({"name": "a"}))
                 .contains("there is no tool")
         );
         let (_dir, _, with) = bench(TEXT, &[]);
-        assert_eq!(names(&with).last(), Some(&LoadSkill::NAME));
+        assert_eq!(names(&with).last().map(String::as_str), Some(LoadSkill::NAME));
         assert_eq!(names(&with).len(), names(&without).len() + 1);
     }
 }

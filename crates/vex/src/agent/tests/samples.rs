@@ -128,7 +128,7 @@ fn further_try_starts_with_the_first_files_and_all_turns_count() {
     });
     std::fs::write(scene.work().join("b.txt"), "b\n").unwrap();
     let broken = text_turn("a.txt\n```\nwrong\n```\n```sh\nrm b.txt; echo n > new.txt\n```");
-    let played = scene.play_turns(vec![broken.clone(), file("right")]);
+    let played = scene.play_turns(vec![broken, file("right")]);
     assert_eq!(played.ending.reason, ExitReason::Done);
     assert!(scene.work().join("b.txt").exists() && !scene.work().join("new.txt").exists());
     assert!(only_message(&played, 1).contains("\nstart\n"));
