@@ -48,7 +48,7 @@ def greet(name):
 ```
 
 To move or delete a file, to commit, to count or to search, write shell commands in a fence marked sh. They run one after the \
-other, without a person who could answer or edit:
+other, without a person who could answer or edit. Do not change the content of a file with them:
 
 ```sh
 mv old.txt new.txt

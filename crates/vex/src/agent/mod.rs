@@ -337,6 +337,7 @@ impl<'a> Agent<'a> {
     /// conversation first if it is too long.
     fn ask(&mut self) -> ControlFlow<Ending, Option<Turn>> {
         let mut shortened = 0;
+        let writes_fences = self.writes_fences();
         loop {
             let run = &mut self.run;
             let history = run.session.history();
@@ -345,7 +346,7 @@ impl<'a> Agent<'a> {
                 messages: history.messages(),
                 tools: run.tools.definitions(),
                 output_schema: run.settings.output.as_ref().map(OutputSchema::schema),
-                temperature: self.samples.temperature(),
+                temperature: writes_fences.then(|| self.samples.temperature()),
             };
             let bytes = history.bytes();
             let journal = run.journal;

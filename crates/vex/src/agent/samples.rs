@@ -8,16 +8,17 @@ use super::finish::RetryBudget;
 use super::loop_detector::LoopDetector;
 use super::workspace::described;
 use super::{Agent, Ending};
-use crate::conversation::ToolCall;
+use crate::conversation::{ToolCall, ToolResult};
 use crate::events::ExitReason;
 use crate::session::Entry;
 use crate::snapshot::Snapshot;
 use crate::tools::{Attachment, Tool as _, WriteFile, has_word};
 
 /// How often a try may start afresh, beside those after a failed check.
-const MAX_FRESH_STARTS: u32 = 4;
-/// The temperature of all samples but the first, so that they differ.
-const TEMPERATURE: f32 = 0.8;
+const MAX_FRESH_STARTS: u32 = 6;
+/// The temperature of the first sample, which is to be the likeliest one, and of the others, which
+/// are to differ.
+const TEMPERATURES: (f32, f32) = (0.2, 0.8);
 
 /// How much of the error of a call is repeated, in bytes.
 const MAX_ERROR: usize = 1000;
@@ -57,6 +58,8 @@ impl SampleEnd {
 pub(super) struct Samples {
     /// The files before the first change, if a try returns to them.
     snapshot: Option<Snapshot>,
+    /// The result of the check with the first files.
+    first_check: Option<ToolResult>,
     /// The state of the files at the start of the sample, if files are kept.
     files: Option<String>,
     /// The number of the try, from 1.
@@ -74,6 +77,7 @@ impl Samples {
         Self {
             snapshot: None,
             files: None,
+            first_check: None,
             attempt: 1,
             tries: more_tries.saturating_add(1),
             fresh_starts: 0,
@@ -86,9 +90,10 @@ impl Samples {
         self.snapshot.as_ref()?.state().ok()
     }
 
-    /// Returns the temperature of the next request, if it differs from the usual one.
-    pub(super) fn temperature(&self) -> Option<f32> {
-        self.is_other.then_some(TEMPERATURE)
+    /// Returns the temperature of the next request of a model that writes fences.
+    pub(super) fn temperature(&self) -> f32 {
+        let (first, other) = TEMPERATURES;
+        if self.is_other { other } else { first }
     }
 }
 
@@ -120,6 +125,7 @@ impl Agent<'_> {
         if let Some(verify) = &self.run.settings.verify {
             let result = verify.run(self.run.tools, self.run.interrupt);
             self.run.journal.verify(&verify.command, &result);
+            self.samples.first_check = Some(result.clone());
             self.last_check = Some(result);
         }
         self.called_since_check = false;
@@ -166,10 +172,11 @@ impl Agent<'_> {
         samples.files.is_none() || samples.current_files() != samples.files
     }
 
-    /// Starts afresh after a failed check. Every second time the files return to their first state:
-    /// what is wrong in several places is mended step by step, and what got worse is undone.
+    /// Starts afresh after a failed check: first from the first state of the files, since a wrong
+    /// change misleads a small model; every second time from the present one, so that what is wrong
+    /// in several places can be mended step by step.
     pub(super) fn start_after_check(&mut self, failed_checks: u32) -> ControlFlow<Ending> {
-        if failed_checks.is_multiple_of(2) {
+        if !failed_checks.is_multiple_of(2) {
             self.restore_files()?;
             return self.start_afresh("the check failed; the files were restored", "");
         }
@@ -223,6 +230,7 @@ impl Agent<'_> {
         if let Err(error) = snapshot.restore() {
             return ControlFlow::Break(Ending::failed(ExitReason::Failed, error.to_string()));
         }
+        self.last_check.clone_from(&self.samples.first_check);
         self.run
             .journal
             .evidence(|evidence| evidence.files_changed.clear());
@@ -232,7 +240,7 @@ impl Agent<'_> {
     fn start_afresh(&mut self, reason: &str, note: &str) -> ControlFlow<Ending> {
         self.run.journal.guard("fresh_start", reason);
         self.loop_detector = LoopDetector::default();
-        self.samples.is_other = self.writes_fences();
+        self.samples.is_other = true;
         self.corrected = false;
         self.planned = false;
         self.denied = None;
