@@ -37,22 +37,25 @@ pub(crate) fn description(whole_files: bool) -> &'static str {
     if whole_files { WHOLE_FILES } else { BLOCKS }
 }
 
+/// The path and the content of the example in the description. A model that copies it means nothing
+/// by it.
+const EXAMPLE: (&str, &str) = ("greet.py", "def greet(name):\n    return \"Hello, \" + name\n");
+
 const WHOLE_FILES: &str = "\
 To create or change a file, write its path on a line of its own, and after it its whole new content in a fence. A file keeps \
-everything that you do not want to change. For example, a new greet.py in the folder app:
+everything that you do not want to change. For example:
 
-app/greet.py
+greet.py
 ```
 def greet(name):
     return \"Hello, \" + name
 ```
 
 To move or delete a file, to commit, to count or to search, write shell commands in a fence marked sh. They run one after the \
-other, without a person who could answer or edit. Do not change the content of a file with them:
+other, without a person who could answer or edit. Do not change the content of a file with them. For example:
 
 ```sh
 mv old.txt new.txt
-grep -c word new.txt > count.txt
 ```
 
 Say in one sentence what is to be changed. Then write all files and commands that the task needs, and nothing else.
@@ -60,9 +63,9 @@ Say in one sentence what is to be changed. Then write all files and commands tha
 
 const BLOCKS: &str = "\
 To change a file, write its path on a line of its own, and after it a fence with the lines to find, exactly as in the file, and \
-the lines that replace them. For example, in greet.py in the folder app:
+the lines that replace them. For example:
 
-app/greet.py
+greet.py
 ```
 <<<<<<< SEARCH
     return \"Hello\"
@@ -72,11 +75,10 @@ app/greet.py
 ```
 
 To create a file, write its path and its whole content in a fence. To move or delete a file, to commit, to count or to search, \
-write shell commands in a fence marked sh. They run one after the other, without a person who could answer or edit:
+write shell commands in a fence marked sh. They run one after the other, without a person who could answer or edit. For example:
 
 ```sh
 mv old.txt new.txt
-grep -c word new.txt > count.txt
 ```
 
 Say in one sentence what is to be changed. Then write all blocks and commands that the task needs, and nothing else.
@@ -119,6 +121,7 @@ pub(crate) fn read(mut turn: Turn, only_file: Option<&str>, number: u32) -> Turn
                     }
                     continue;
                 }
+                Part::Write { path, content } if (path, content) == EXAMPLE => continue,
                 Part::Write { path, content } => (WriteFile::NAME, json!({"path": path, "content": content})),
                 Part::Edit { path, old, new } => {
                     (EditFile::NAME, json!({"path": path, "old": old, "new": new}))
@@ -267,7 +270,8 @@ impl<'a> Fence<'a> {
                 None => (None, self.content),
             },
         };
-        if SHELLS.contains(&mark) && !named.is_some_and(is_script) {
+        let is_shell = SHELLS.contains(&mark) || (mark.is_empty() && SHELLS.contains(&above.trim()));
+        if is_shell && !named.is_some_and(is_script) {
             // The mark once more, as the first line.
             let first = self.content.lines().next().unwrap_or_default().trim();
             let line = if SHELLS.contains(&first) {

@@ -79,6 +79,9 @@ impl Agent<'_> {
         {
             return ControlFlow::Break(Ending::failed(ExitReason::Denied, denial));
         }
+        if text.is_empty() && self.writes_fences() {
+            return self.start_other_sample("the answer was empty", NO_CHANGE);
+        }
         if text.is_empty() {
             let why = if self.run.session.history().answers() > 0 {
                 "the model stopped without a final message"

@@ -91,10 +91,19 @@ pub fn system(
 /// Returns the description of the workspace. It follows the task, and is repeated if it changed
 /// when the conversation is resumed.
 pub fn environment(cwd: &Path, permission: Permission) -> String {
+    format!(
+        "Working directory: {}\n{}",
+        cwd.display(),
+        surroundings(cwd, permission)
+    )
+}
+
+/// Returns the description without the path of the workspace, which a small model puts before the
+/// names of its files.
+pub(super) fn surroundings(cwd: &Path, permission: Permission) -> String {
     let git = if cwd.join(".git").exists() { "yes" } else { "no" };
     format!(
-        "Working directory: {}\nFiles: {}\nGit repository: {git}\nPlatform: {}\nPermission: {}\nDate: {}\n",
-        cwd.display(),
+        "Files: {}\nGit repository: {git}\nPlatform: {}\nPermission: {}\nDate: {}\n",
         files(cwd),
         std::env::consts::OS,
         permission.as_str(),

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::prompt::environment;
+use super::prompt::surroundings;
 use super::verify::Verify;
 use crate::conversation::ToolResult;
 use crate::events::Journal;
@@ -24,7 +24,7 @@ pub(crate) fn described(
     journal: &Journal,
     interrupt: &Interrupt,
 ) -> (String, Attachments) {
-    let mut text = environment(tools.root().path(), tools.permission());
+    let mut text = surroundings(tools.root().path(), tools.permission());
     let output = check.map_or("", |(_, result)| result.output.as_str());
     let files = tools.attachments(task, output, MAX_FILES, journal, interrupt);
     let Attachments { shown, others } = &files;

@@ -80,6 +80,17 @@ fn fence_without_a_path_belongs_to_the_only_file() {
 }
 
 #[test]
+fn copied_example_is_no_change() {
+    let (path, content) = EXAMPLE;
+    for text in [WHOLE_FILES, BLOCKS] {
+        assert!(text.contains(path));
+    }
+    assert!(WHOLE_FILES.contains(content));
+    let text = format!("It is done.\n\n{path}\n```\n{content}```\n");
+    assert_eq!(calls(&text, None), ["text \"It is done.\""]);
+}
+
+#[test]
 fn search_and_replace_blocks_become_edits() {
     let text = "a.py\n```\n<<<<<<< SEARCH\none\n=======\ntwo\n>>>>>>> REPLACE\n\n<<<<<<< SEARCH\nthree\n=======\n>>>>>>> REPLACE\n```\n";
     assert_eq!(
@@ -98,6 +109,7 @@ fn shell_script_is_a_file_if_it_has_a_path() {
     assert!(calls("count.sh\n```sh\nwc -l \"$1\"\n```", None)[0].contains("write_file"));
     assert!(calls("```sh\nsh count.sh\n```", None)[0].contains("run_command"));
     assert!(calls("```sh\nsh\nls\n```", None)[0].ends_with(r#"{"command":"ls"}"#));
+    assert!(calls("sh\n```\nls\n```", None)[1].ends_with(r#"{"command":"ls"}"#));
     assert!(calls("Run it:\n```bash\nsh count.sh\n```", None)[1].contains("run_command"));
 }
 

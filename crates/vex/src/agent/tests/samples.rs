@@ -86,6 +86,7 @@ fn check_that_keeps_failing_is_no_success() {
 fn answer_without_a_change_is_another_sample_and_no_failed_check() {
     let scene = scene(|_| {});
     let played = scene.play_turns(vec![
+        text_turn(""),
         text_turn("You should write right into the file."),
         text_turn("```\nright\n```"),
         // The content is what stands there already.
@@ -94,8 +95,9 @@ fn answer_without_a_change_is_another_sample_and_no_failed_check() {
     ]);
     assert_eq!(played.ending.reason, ExitReason::Done, "{:?}", played.ending);
     assert!(only_message(&played, 1).contains("no file and no command"));
-    assert!(only_message(&played, 2).contains("a fence without a path"));
-    assert!(only_message(&played, 3).contains("has this content already"));
+    assert!(only_message(&played, 2).contains("no file and no command"));
+    assert!(only_message(&played, 3).contains("a fence without a path"));
+    assert!(only_message(&played, 4).contains("has this content already"));
     let played = scene.play(|_, _| Ok(text_turn("It should be right in this file.")));
     assert_eq!(
         played.ending.reason,
