@@ -44,17 +44,18 @@ struct Repository {
     branch: Option<String>,
     head: String,
     index: PathBuf,
-    /// The content of the index, if there was one.
-    index_content: Option<Vec<u8>>,
+    /// The copy of the index, if there was one.
+    kept_index: Option<PathBuf>,
 }
 
 impl Snapshot {
-    /// Keeps the files of the workspace `root`.
+    /// Keeps the files of the workspace `root` in a new folder below `place`. Commands of the model
+    /// must not be able to write there: the settings of a repository can name programs.
     ///
     /// # Errors
     /// When git is missing or fails, or its repository cannot be written.
-    pub fn take(root: &Path) -> Result<Self, SnapshotError> {
-        let store = std::env::temp_dir().join(format!("vex-{}", uuid::Uuid::now_v7()));
+    pub fn take(root: &Path, place: &Path) -> Result<Self, SnapshotError> {
+        let store = place.join(uuid::Uuid::now_v7().to_string());
         let mut snapshot = Self {
             root: root.to_owned(),
             store,
@@ -62,13 +63,16 @@ impl Snapshot {
             repository: None,
         };
         let mut builder = fs::DirBuilder::new();
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        std::os::unix::fs::DirBuilderExt::mode(builder.recursive(true), 0o700);
         builder.create(&snapshot.store)?;
         snapshot.git(&["init", "--quiet", "--template="])?;
         fs::create_dir_all(snapshot.store.join("info"))?;
         fs::write(snapshot.store.join("info/attributes"), ATTRIBUTES)?;
         snapshot.tree = snapshot.current()?;
         snapshot.repository = Repository::of(root);
+        if let Some(repository) = &mut snapshot.repository {
+            repository.keep_index(&snapshot.store)?;
+        }
         Ok(snapshot)
     }
 
@@ -165,9 +169,22 @@ impl Repository {
         Some(Self {
             head: run(&["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?,
             branch: run(&["symbolic-ref", "--quiet", "HEAD"]),
-            index_content: fs::read(&index).ok(),
+            kept_index: None,
             index,
         })
+    }
+
+    fn keep_index(&mut self, store: &Path) -> Result<(), SnapshotError> {
+        if self
+            .index
+            .symlink_metadata()
+            .is_ok_and(|metadata| metadata.is_file())
+        {
+            let copy = store.join("kept-index");
+            fs::copy(&self.index, &copy)?;
+            self.kept_index = Some(copy);
+        }
+        Ok(())
     }
 
     fn restore(&self, root: &Path) -> Result<(), SnapshotError> {
@@ -182,10 +199,11 @@ impl Repository {
             }
             None => run(&["update-ref", "--no-deref", "HEAD", &self.head])?,
         }
-        match &self.index_content {
-            Some(content) => {
-                let new = self.index.with_extension("vex");
-                fs::write(&new, content)?;
+        match &self.kept_index {
+            Some(copy) => {
+                // A new file: what stands there now may be a link.
+                let new = self.index.with_extension(format!("{}.vex", uuid::Uuid::now_v7()));
+                fs::copy(copy, &new)?;
                 fs::rename(&new, &self.index)?;
             }
             None => match fs::remove_file(&self.index) {
@@ -238,10 +256,11 @@ mod tests {
 
     #[test]
     fn files_return_to_the_kept_state() {
+        let place = tempfile::tempdir().unwrap();
         let dir = tempfile::tempdir().unwrap();
         sh(dir.path(), FILES);
         let before = listing(dir.path());
-        let snapshot = Snapshot::take(dir.path()).unwrap();
+        let snapshot = Snapshot::take(dir.path(), place.path()).unwrap();
         assert_eq!(snapshot.current().unwrap(), snapshot.tree);
         sh(dir.path(), CHANGES);
         assert_ne!(snapshot.current().unwrap(), snapshot.tree);
@@ -263,6 +282,7 @@ mod tests {
 
     #[test]
     fn branch_and_index_return_too() {
+        let place = tempfile::tempdir().unwrap();
         let dir = tempfile::tempdir().unwrap();
         sh(
             dir.path(),
@@ -271,7 +291,7 @@ mod tests {
         );
         let state = || sh(dir.path(), "git status --porcelain -b; git rev-parse HEAD");
         let before = state();
-        let snapshot = Snapshot::take(dir.path()).unwrap();
+        let snapshot = Snapshot::take(dir.path(), place.path()).unwrap();
         sh(
             dir.path(),
             "git checkout -qb other; echo 3 > a; git commit -qam second; rm b",

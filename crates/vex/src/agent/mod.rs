@@ -19,6 +19,7 @@ pub mod verify;
 mod workspace;
 
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 
 use self::finish::RetryBudget;
 use self::limits::{Limits, Meter};
@@ -86,6 +87,9 @@ pub struct Settings {
     /// How often the task is tried again from the first state of the files after an ending without
     /// success.
     pub more_tries: u32,
+    /// Where the files of the workspace are kept for further tries and samples: a folder in which
+    /// commands of the model cannot write.
+    pub snapshots: Option<PathBuf>,
     /// Where the form of calls of an unknown model is remembered after its first call.
     pub learn: Option<LearnedForm>,
     /// Whether the model is asked once, before the end, if anything is left.

@@ -110,12 +110,18 @@ impl Agent<'_> {
         if !may_restore {
             return ControlFlow::Continue(());
         }
-        match Snapshot::take(self.run.tools.root().path()) {
+        let taken = match &self.run.settings.snapshots {
+            Some(place) => {
+                Snapshot::take(self.run.tools.root().path(), place).map_err(|error| error.to_string())
+            }
+            None => Err("there is no folder for the files of the workspace: set HOME or VEX_HOME".to_owned()),
+        };
+        match taken {
             Ok(snapshot) => self.samples.snapshot = Some(snapshot),
             Err(error) if has_tries => {
-                return ControlFlow::Break(Ending::failed(ExitReason::Config, error.to_string()));
+                return ControlFlow::Break(Ending::failed(ExitReason::Config, error));
             }
-            Err(error) => self.run.journal.warning(&error.to_string()),
+            Err(error) => self.run.journal.warning(&error),
         }
         ControlFlow::Continue(())
     }

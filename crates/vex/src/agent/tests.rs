@@ -93,10 +93,14 @@ impl Scene {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("work")).unwrap();
+        let snapshots = dir.path().join("snapshots");
         Self {
             dir,
             task: "Do the task.".to_owned(),
-            settings: Settings::default(),
+            settings: Settings {
+                snapshots: Some(snapshots),
+                ..Settings::default()
+            },
             window: None,
             priced: true,
             permission: Permission::WorkspaceWrite,

@@ -293,6 +293,7 @@ fn bounds(settings: &Settings, summaries: bool) -> Result<agent::Settings, Outpu
         }),
         more_tries: settings.tries.get() - 1,
         learn: None,
+        snapshots: Store::of_user().ok().map(|store| store.beside("snapshots")),
         second_look: settings.second_look,
         output: settings
             .output_schema

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::PathBuf;
 
 use super::protocol::{ToolCalls, parameters};
@@ -14,6 +14,8 @@ use crate::config::Settings;
 use crate::conversation::{Block, Turn};
 use crate::session::Store;
 
+/// The maximum size of the file, in bytes.
+const MAX_BYTES: u64 = 1024 * 1024;
 /// The maximum number of remembered models.
 const MAX_MODELS: usize = 1000;
 
@@ -75,8 +77,10 @@ impl LearnedForm {
     }
 
     fn read(&self) -> BTreeMap<String, ToolCalls> {
-        let bytes = fs::read(&self.file).unwrap_or_default();
-        serde_json::from_slice(&bytes).unwrap_or_default()
+        let Ok(file) = fs::File::open(&self.file) else {
+            return BTreeMap::new();
+        };
+        serde_json::from_reader(file.take(MAX_BYTES)).unwrap_or_default()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Files that the first message shows, so that a small model need not ask for them.
 
-use std::path::PathBuf;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
 
 use super::files::ReadFile;
 use super::memory::digest;
@@ -72,14 +73,14 @@ impl Toolbox {
             .filter(|one| one.relation == Relation::Named)
             .map(|one| one.content.as_str())
             .collect();
-        let words: Vec<&str> = identifiers(task).collect();
+        let identifiers: Vec<&str> = identifiers(task).collect();
         for one in candidates
             .iter_mut()
             .filter(|one| one.relation == Relation::Other)
         {
             let is_mentioned = names(output, &one.path)
                 || stem(&one.path).is_some_and(|stem| has_word(&named, stem))
-                || words.iter().any(|word| has_word(&one.content, word));
+                || identifiers.iter().any(|name| has_word(&one.content, name));
             if is_mentioned {
                 one.relation = Relation::Mentioned;
             }
@@ -124,6 +125,15 @@ impl Toolbox {
         self.files.clear();
     }
 
+    /// Reads a file of the workspace that is not larger than what may be shown.
+    fn small_file(&self, path: &str) -> Option<Vec<u8>> {
+        let path = Path::new(path);
+        let file = self.root.place_to_read(path).ok()?.read(path).ok()?;
+        let mut bytes = Vec::new();
+        file.take(MAX_FILE as u64 + 1).read_to_end(&mut bytes).ok()?;
+        (bytes.len() <= MAX_FILE).then_some(bytes)
+    }
+
     /// Returns the files that may be shown. One that may not has no content.
     fn candidates(&self, journal: &Journal, interrupt: &Interrupt) -> Vec<Candidate> {
         let mut found = Vec::new();
@@ -140,15 +150,12 @@ impl Toolbox {
                     Subject::Paths(vec![file.shown.clone()])
                 })
                 .is_ok();
-            let size = file
-                .path
-                .symlink_metadata()
-                .map_or(u64::MAX, |metadata| metadata.len());
-            let bytes = if may_read && size <= MAX_FILE as u64 {
-                std::fs::read(&file.path).unwrap_or_default()
+            let bytes = if may_read {
+                self.small_file(&file.shown)
             } else {
-                Vec::new()
+                None
             };
+            let bytes = bytes.unwrap_or_default();
             let is_plain =
                 |text: &&str| !text.contains('\0') && matches!(redact(text), std::borrow::Cow::Borrowed(_));
             let content = std::str::from_utf8(&bytes)
