@@ -10,14 +10,14 @@ use vex::tools::{Need, ToolDefinition};
 fn read<'a>(protocol: Protocol, chunks: impl Iterator<Item = &'a [u8]>) -> (Result<Turn, StreamError>, String) {
     // The request has a tool, so that the reader also searches text for calls.
     let tools = [ToolDefinition {
-        name: "run_command",
-        description: "",
+        name: "run_command".into(),
+        description: "".into(),
         input_schema: serde_json::json!({"type": "object", "properties": {"command": {"type": "string"}}}),
         need: Need::Execute,
         aliases: &["bash"],
         arguments: &[],
     }];
-    let request = Request { system: "", messages: &[], tools: &tools, output_schema: None };
+    let request = Request { tools: &tools, ..Request::default() };
     let mut shown = String::new();
     let mut show = |progress: Progress<'_>| {
         if let Progress::Text { text, .. } | Progress::Thinking { text, .. } = progress {
