@@ -6,11 +6,13 @@
 //! stay.
 
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
+
+use nix::fcntl::{Flock, FlockArg};
 
 use crate::git;
 
@@ -33,6 +35,8 @@ pub struct Snapshot {
     root: PathBuf,
     /// The repository with the kept files; removed when dropped.
     store: PathBuf,
+    /// Locked while the run lives.
+    _lock: Flock<File>,
     tree: String,
     repository: Option<Repository>,
 }
@@ -50,20 +54,26 @@ struct Repository {
 
 impl Snapshot {
     /// Keeps the files of the workspace `root` in a new folder below `place`. Commands of the model
-    /// must not be able to write there: the settings of a repository can name programs.
+    /// must not be able to write there: the settings of a repository can name programs. What killed
+    /// runs left in `place` is removed.
     ///
     /// # Errors
     /// When git is missing or fails, or its repository cannot be written.
     pub fn take(root: &Path, place: &Path) -> Result<Self, SnapshotError> {
+        let mut builder = fs::DirBuilder::new();
+        std::os::unix::fs::DirBuilderExt::mode(builder.recursive(true), 0o700);
+        builder.create(place)?;
+        remove_abandoned(place)?;
         let store = place.join(uuid::Uuid::now_v7().to_string());
+        let file = File::create(lock_of(&store))?;
+        let lock = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, errno)| io::Error::from(errno))?;
         let mut snapshot = Self {
             root: root.to_owned(),
             store,
+            _lock: lock,
             tree: String::new(),
             repository: None,
         };
-        let mut builder = fs::DirBuilder::new();
-        std::os::unix::fs::DirBuilderExt::mode(builder.recursive(true), 0o700);
         builder.create(&snapshot.store)?;
         snapshot.git(&["init", "--quiet", "--template="])?;
         fs::create_dir_all(snapshot.store.join("info"))?;
@@ -148,7 +158,29 @@ impl Snapshot {
 impl Drop for Snapshot {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.store);
+        let _ = fs::remove_file(lock_of(&self.store));
     }
+}
+
+fn lock_of(store: &Path) -> PathBuf {
+    store.with_extension("lock")
+}
+
+/// Removes the folders in `place` that no living run has locked.
+fn remove_abandoned(place: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(place)? {
+        let path = entry?.path();
+        if path.extension() != Some(OsStr::new("lock")) {
+            continue;
+        }
+        // It may have been removed since.
+        let Ok(file) = File::open(&path) else { continue };
+        if let Ok(_lock) = Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            let _ = fs::remove_dir_all(path.with_extension(""));
+            fs::remove_file(&path)?;
+        }
+    }
+    Ok(())
 }
 
 impl Repository {
@@ -278,6 +310,31 @@ mod tests {
         let store = snapshot.store.clone();
         drop(snapshot);
         assert!(!store.exists());
+    }
+
+    #[test]
+    fn leftovers_of_killed_runs_are_removed() {
+        let place = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let names = || {
+            let mut all: Vec<_> = fs::read_dir(place.path())
+                .unwrap()
+                .map(|entry| entry.unwrap().path())
+                .collect();
+            all.sort();
+            all
+        };
+        let alive = Snapshot::take(dir.path(), place.path()).unwrap();
+        let kept = names();
+        assert_eq!(kept.len(), 2);
+        let killed = place.path().join("killed");
+        fs::create_dir(&killed).unwrap();
+        fs::write(killed.join("HEAD"), "").unwrap();
+        fs::write(lock_of(&killed), "").unwrap();
+        drop(Snapshot::take(dir.path(), place.path()).unwrap());
+        assert_eq!(names(), kept);
+        drop(alive);
+        assert!(names().is_empty());
     }
 
     #[test]
