@@ -155,6 +155,27 @@ fn command_writes_only_in_the_workspace() {
 }
 
 #[test]
+fn commands_cannot_change_the_files_that_are_kept_for_a_further_try() {
+    if !confines() {
+        return;
+    }
+    let fixture = Fixture::new();
+    // The settings of this repository could name a program that vex runs outside of the sandbox.
+    let write = "config=$(find \"$HOME\" -path '*/snapshots/*/config'); test -f \"$config\" || exit 1; \
+                 if ( echo x >> \"$config\" ) || rm \"$config\"; then exit 2; else exit 9; fi";
+    let check = format!("( {write} ); test $? = 9");
+    let args = [
+        "--permission",
+        "workspace-write",
+        "--tries",
+        "2",
+        "--verify",
+        &check,
+    ];
+    fixture.ok(&[(write, Some(9))], &args);
+}
+
+#[test]
 fn linked_work_tree_can_commit_and_its_neighbour_is_safe() {
     if !confines() {
         return;
