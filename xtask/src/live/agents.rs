@@ -21,7 +21,7 @@ const MODEL: &str = "qwen2.5-coder-1.5b";
 /// The open agent that is compared with vex and Codex, and its version.
 const OPENCODE: &str = "opencode-ai@1.18.33";
 /// The timeout of an attempt, in seconds.
-const TIMEOUT_S: u64 = 600;
+const TIMEOUT_S: u64 = 700;
 
 /// An agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
@@ -29,6 +29,8 @@ const TIMEOUT_S: u64 = 600;
 pub enum Agent {
     /// Built-in agent
     Vex,
+    /// Built-in agent with its tools described in the prompt: the baseline of small models
+    VexText,
     /// Codex CLI
     Codex,
     /// opencode
@@ -39,6 +41,7 @@ impl fmt::Display for Agent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Vex => "vex",
+            Self::VexText => "vex, `tool_calls = \"text\"`",
             Self::Codex => "Codex CLI",
             Self::Opencode => "opencode",
         })
@@ -48,7 +51,7 @@ impl fmt::Display for Agent {
 /// Builds and installs agents.
 pub fn prepare(dir: &Path, agents: &BTreeSet<Agent>) -> TaskResult<BTreeMap<Agent, PathBuf>> {
     let program = |agent| match agent {
-        Agent::Vex => repo::release("vex", "vex"),
+        Agent::Vex | Agent::VexText => repo::release("vex", "vex"),
         Agent::Codex => {
             let hint = "Codex CLI is not installed: run `npm ci --prefix tests/agents`";
             RealAgent::Codex.native().ok_or_else(|| hint.to_owned())
@@ -91,7 +94,7 @@ pub fn attempt(
     task.lay_out(&work)?;
     // One protocol per attempt: all protocols of the server are used.
     let protocol = match (agent, number % 3) {
-        (Agent::Vex, 1) | (Agent::Opencode, _) => "chat",
+        (Agent::Vex, 1) | (Agent::VexText | Agent::Opencode, _) => "chat",
         (Agent::Vex, 2) => "messages",
         (Agent::Vex, _) | (Agent::Codex, _) => "responses",
     };
@@ -103,7 +106,7 @@ pub fn attempt(
             .ok_or_else(|| format!("{agent} is not prepared"))?,
     );
     match agent {
-        Agent::Vex => vex(&mut command, task, protocol, url, toolchains),
+        Agent::Vex | Agent::VexText => vex(&mut command, agent, task, protocol, url, toolchains),
         Agent::Codex => codex(&mut command, task, url),
         Agent::Opencode => opencode_run(&mut command, task, url),
     }
@@ -155,7 +158,7 @@ pub fn attempt(
     Ok(attempt)
 }
 
-fn vex(command: &mut Command, task: &Task, protocol: &str, url: &str, toolchains: &Toolchains) {
+fn vex(command: &mut Command, agent: Agent, task: &Task, protocol: &str, url: &str, toolchains: &Toolchains) {
     // Each protocol has its own base path.
     let base = if protocol == "messages" {
         url.to_owned()
@@ -166,7 +169,7 @@ fn vex(command: &mut Command, task: &Task, protocol: &str, url: &str, toolchains
     command.args(["--config", &format!("providers.live.protocol={protocol:?}")]);
     command.args(["--config", &format!("providers.live.base_url={base:?}")]);
     command.args(["--config", &format!("models.{MODEL:?}.context_window=32768")]);
-    command.args(["--max-turns", "30", "--timeout", "5m"]);
+    command.args(["--max-turns", "30", "--timeout", "10m"]);
     command.args(["--config", "verify_attempts=6"]);
     // Its commands can write nowhere else but to the workspace.
     if let Some(cache) = task.language.and_then(|language| toolchains.cache(language)) {
@@ -174,6 +177,9 @@ fn vex(command: &mut Command, task: &Task, protocol: &str, url: &str, toolchains
     }
     if let Some(verify) = &task.verify {
         command.args(["--verify", verify]);
+    }
+    if agent == Agent::VexText {
+        command.args(["--config", &format!("models.{MODEL:?}.tool_calls=\"text\"")]);
     }
     command.arg(&task.prompt);
 }
@@ -214,13 +220,13 @@ fn on_event(attempt: &mut Attempt, event: &Value) {
     let number = |value: &Value| value.as_u64().unwrap_or_default();
     match (attempt.agent, event["type"].as_str().unwrap_or_default()) {
         // The tokens of the run so far; a run that was killed has no `end`.
-        (Agent::Vex, "usage") => {
+        (Agent::Vex | Agent::VexText, "usage") => {
             attempt.turns += 1;
             attempt.input_tokens = number(&event["input_tokens"]);
             attempt.output_tokens = number(&event["output_tokens"]);
         }
-        (Agent::Vex, "tool_call") if event["repaired"] == true => attempt.repaired += 1,
-        (Agent::Vex, "end") => {
+        (Agent::Vex | Agent::VexText, "tool_call") if event["repaired"] == true => attempt.repaired += 1,
+        (Agent::Vex | Agent::VexText, "end") => {
             attempt.input_tokens = number(&event["usage"]["input_tokens"]);
             attempt.output_tokens = number(&event["usage"]["output_tokens"]);
         }

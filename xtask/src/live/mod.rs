@@ -46,7 +46,7 @@ pub struct LiveArgs {
     /// Number of tries of each task by vex
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..))]
     tries: u8,
-    /// Agents to run: vex on all tasks, the others once on five
+    /// Agents to run: vex on all tasks, vex-text once on those of real work, the others once on five
     #[arg(long = "agent", value_name = "AGENT", default_values = ["vex", "codex", "opencode"])]
     agents: Vec<Agent>,
     /// Folder of the model, its server and the results [default: `live` in the target folder of cargo]
@@ -174,7 +174,11 @@ fn remaining_attempts<'a>(args: &LiveArgs, all: &'a [Task], done: &[Attempt]) ->
         let tries = if agent == Agent::Vex { args.tries } else { 1 };
         for number in 1..=tries {
             for task in all {
-                let is_due = agent == Agent::Vex || COMPARED.contains(&task.name.as_str());
+                let is_due = match agent {
+                    Agent::Vex => true,
+                    Agent::VexText => task.group == Group::Work,
+                    Agent::Codex | Agent::Opencode => COMPARED.contains(&task.name.as_str()),
+                };
                 let is_done =
                     |one: &Attempt| one.agent == agent && one.task == task.name && one.number == number;
                 if is_due && !done.iter().any(is_done) {

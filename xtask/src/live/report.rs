@@ -22,6 +22,21 @@ pub fn tables(done: &[Attempt], all: &[Task]) -> String {
     for group in Group::ALL {
         let tasks: Vec<_> = all.iter().filter(|task| task.group == group).collect();
         append_group(&mut text, group, &tasks, &vex);
+        let baseline: Vec<_> = done.iter().filter(|one| one.agent == Agent::VexText).collect();
+        if group == Group::Work && !baseline.is_empty() {
+            text.push_str("The baseline, one try of each of these tasks, and the first try of vex:\n\n");
+            append_header(&mut text, "agent");
+            append_row(&mut text, &Agent::VexText.to_string(), &baseline);
+            let is_of_baseline = |one: &&&Attempt| baseline.iter().any(|other| other.task == one.task);
+            let first: Vec<_> = vex
+                .iter()
+                .filter(is_of_baseline)
+                .filter(|one| one.number == 1)
+                .copied()
+                .collect();
+            append_row(&mut text, &Agent::Vex.to_string(), &first);
+            text.push('\n');
+        }
     }
     let protocols: BTreeSet<_> = vex.iter().map(|one| one.protocol.as_str()).collect();
     let protocols: Vec<_> = protocols.into_iter().collect();
