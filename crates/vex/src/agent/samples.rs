@@ -202,6 +202,10 @@ impl Agent<'_> {
                 format!("{reason}, repeatedly"),
             ));
         }
+        if self.writes_fences() {
+            // What it made of the files before did not help it.
+            self.restore_files()?;
+        }
         self.start_afresh(reason, note)
     }
 

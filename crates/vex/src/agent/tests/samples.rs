@@ -74,6 +74,16 @@ fn failed_check_restores_the_files_and_every_second_one_keeps_them() {
 }
 
 #[test]
+fn answer_without_a_change_restores_the_files_that_a_failed_check_left() {
+    let scene = scene(|_| {});
+    let turns = ["wrong 1", "wrong 2", "wrong 2", "right"].map(file);
+    let played = scene.play_turns(turns.into());
+    assert_eq!(played.ending.reason, ExitReason::Done);
+    assert!(only_message(&played, 2).contains("\nwrong 2\n"));
+    assert!(only_message(&played, 3).contains("\nstart\n"));
+}
+
+#[test]
 fn check_that_keeps_failing_is_no_success() {
     let scene = scene(|_| {});
     let played = scene.play(|number, _| Ok(file(&format!("wrong {number}"))));
