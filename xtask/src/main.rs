@@ -9,6 +9,7 @@
 mod bench;
 mod chaos;
 mod chart;
+mod conformance;
 mod dist;
 mod fuzz;
 mod generate;
@@ -39,6 +40,11 @@ enum Task {
     Tidy,
     /// Kill daemons, shims and agents at every named point and at random, and check that nothing is lost
     Chaos(chaos::ChaosArgs),
+    /// Run the MCP client of vex in the client scenarios of the public MCP conformance suite
+    ///
+    /// It installs the suite, and Node if that of the machine is too old, in the target folder. It requires
+    /// npm. Scenarios of OAuth are skipped.
+    Conformance(conformance::ConformanceArgs),
     /// Fuzz every parser of untrusted text
     Fuzz(fuzz::FuzzArgs),
     /// Benchmark whole daemons against the published vik 0.1.3
@@ -72,6 +78,7 @@ fn main() -> ExitCode {
         Task::Generate(args) => generate::run(&args),
         Task::Tidy => tidy::run(),
         Task::Chaos(args) => chaos::run(&args),
+        Task::Conformance(args) => conformance::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Soak(args) => soak::run(&args),
