@@ -23,7 +23,7 @@ use support::{Bench, DATA, Ran};
 
 #[test]
 fn allowed_tool_is_called_and_its_result_is_data() {
-    for modes in [&[][..], &["modern"], &["garbage"], &["stderr"]] {
+    for modes in [&[][..], &["modern"], &["garbage"], &["stderr"], &["empty"]] {
         let bench = Bench::new(modes, &[("echo", json!({"text": "hello"}))]);
         let ran = bench.allowed();
         assert_eq!(

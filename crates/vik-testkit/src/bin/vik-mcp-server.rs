@@ -8,6 +8,7 @@
 //! | --- | --- |
 //! | `modern` | speaks protocol 2026-07-28 only (`server/discover`), else 2025-11-25 only |
 //! | `never` | answers nothing |
+//! | `empty` | answers methods that it does not know with an empty result |
 //! | `refuse` | prints a reason to stderr and exits with 3 |
 //! | `garbage` | prints lines before each answer that are no messages |
 //! | `stderr` | floods stderr before each answer |
@@ -109,6 +110,7 @@ impl Server {
             ),
             "notifications/cancelled" => self.cancelled.push(params["requestId"].clone()),
             _ if id.is_null() || message.get("method").is_none() => {}
+            _ if self.is("empty") => self.answer(id, json!({})),
             method => {
                 let error = json!({"code": -32601, "message": format!("no method {method}")});
                 self.send(&json!({"jsonrpc": "2.0", "id": id, "error": error}));

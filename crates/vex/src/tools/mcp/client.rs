@@ -1,5 +1,7 @@
 //! The protocol, by `rmcp`. No other module knows its types.
 
+mod discovery;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,6 +25,7 @@ use sha2::{Digest, Sha256};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
+use self::discovery::CheckedDiscovery;
 use crate::net::plain_client;
 
 /// The maximum number of tools of a server.
@@ -205,6 +208,7 @@ impl Client {
             preferred_versions: vec![ProtocolVersion::V_2026_07_28],
             legacy_version: Some(ProtocolVersion::V_2025_11_25),
         };
+        let transport = CheckedDiscovery::new(transport.into_transport());
         let service = Handler(Arc::clone(&notices))
             .serve_with_lifecycle(transport, mode)
             .await
