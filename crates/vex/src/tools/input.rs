@@ -40,17 +40,31 @@ pub(super) fn prepare(
     Ok(input)
 }
 
-/// Corrects arguments of a tool that only its server knows: types, nothing else.
+/// Corrects arguments of a tool that only its server knows: types and nulls, nothing else.
 fn foreign(entry: &Entry, definition: &ToolDefinition, input: &Value) -> Result<Value, String> {
     let mut given = match input {
         Value::Null => Value::Object(Map::new()),
         given => given.clone(),
     };
     coerce(&mut given, &definition.input_schema);
-    if !given.is_object() {
+    let Value::Object(arguments) = &mut given else {
         return Err(not_an_object(entry, &given));
-    }
+    };
+    let required = definition.input_schema["required"].as_array();
+    let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|one| one == name));
+    let properties = &definition.input_schema["properties"];
+    // Some models fill in all arguments.
+    arguments.retain(|name, value| !value.is_null() || is_required(name) || takes_null(&properties[name]));
     Ok(given)
+}
+
+/// Returns whether null may be a value of this schema, as far as its type shows.
+fn takes_null(schema: &Value) -> bool {
+    match &schema["type"] {
+        Value::String(kind) => kind == "null",
+        Value::Array(kinds) => kinds.iter().any(|kind| kind == "null"),
+        _ => true,
+    }
 }
 
 fn not_an_object(entry: &Entry, given: &Value) -> String {
@@ -289,5 +303,31 @@ fn brief(text: &str, max_chars: usize) -> String {
     match text.char_indices().nth(max_chars) {
         Some((cut, _)) => format!("{}…", &text[..cut]),
         None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn optional_nulls_of_servers_tools_are_left_out() {
+        let entry = Entry::of::<super::super::LoadSkill>().0;
+        let definition = ToolDefinition {
+            input_schema: json!({
+                "properties": {
+                    "optional": {"type": "boolean"}, "required": {"type": "string"},
+                    "nullable": {"type": ["string", "null"]}, "any": {"anyOf": [{}]},
+                },
+                "required": ["required"],
+            }),
+            ..Entry::of::<super::super::LoadSkill>().1
+        };
+        let given = json!({"optional": null, "required": null, "nullable": null, "any": null, "other": null});
+        assert_eq!(
+            foreign(&entry, &definition, &given).unwrap(),
+            json!({"required": null, "nullable": null, "any": null, "other": null})
+        );
     }
 }
