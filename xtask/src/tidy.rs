@@ -30,6 +30,7 @@ const OTHERS: &[&str] = &[
     "crates/vex/tests/corpus/",
     "crates/vik-agents/tests/fixtures/",
     "tests/agents/",
+    "tests/mcp-conformance/package-lock.json",
     "tests/mcp-servers/",
     "fuzz/corpus/",
     "xtask/live/",

@@ -12,6 +12,9 @@ use crate::repo::{Context as _, TaskResult};
 /// How the names of the server's tools start.
 const PREFIX: &str = "mcp__s__";
 
+/// The scenarios whose servers list tools, and refuse every call.
+const ONLY_LISTED: [&str; 1] = ["json-schema-ref-no-deref"];
+
 /// Connects to the server of the scenario, and makes the calls of the scenario.
 ///
 /// # Errors
@@ -45,8 +48,11 @@ pub(super) fn run(url: &str) -> TaskResult {
             println!("warning: {warning}");
         }
     }
-    let context = std::env::var("MCP_CONFORMANCE_CONTEXT").unwrap_or_default();
-    let context = serde_json::from_str(&context).unwrap_or_default();
+    let variable = |name| std::env::var(name).unwrap_or_default();
+    if ONLY_LISTED.contains(&variable("MCP_CONFORMANCE_SCENARIO").as_str()) {
+        return Ok(());
+    }
+    let context = serde_json::from_str(&variable("MCP_CONFORMANCE_CONTEXT")).unwrap_or_default();
     let journal = Journal::stdio(false);
     let mut failed = Vec::new();
     for (number, (tool, input)) in calls(toolbox.definitions(), &context).into_iter().enumerate() {

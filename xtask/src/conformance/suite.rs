@@ -13,7 +13,7 @@ const NODE: &str = "22.23.3";
 /// The oldest version of Node that the suite can use.
 const MIN_NODE: u32 = 22;
 
-/// The installed suite.
+/// The suite in the target folder, with the Node that runs it.
 pub(super) struct Suite {
     node: PathBuf,
     folder: PathBuf,
