@@ -89,7 +89,7 @@ pub fn run(workflow: &Path, args: &InitArgs) -> CliResult {
     print(&written.report);
     if !args.no_doctor {
         print("\n");
-        let mut examination = doctor::examine(&path, doctor::Extent::Commands)?;
+        let mut examination = doctor::examine(&path, doctor::Extent::TRY)?;
         let options = doctor::TextOptions {
             color: colored(&io::stdout()),
             ..doctor::TextOptions::default()

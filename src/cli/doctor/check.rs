@@ -56,6 +56,15 @@ impl Group {
     }
 }
 
+/// A tool that an MCP server lists.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ServerTool {
+    /// The name that the server gives it.
+    pub name: String,
+    /// Whether agents may call it.
+    pub permitted: bool,
+}
+
 /// The result of one check.
 #[derive(Clone, Debug, Serialize)]
 pub struct Check {
@@ -67,6 +76,9 @@ pub struct Check {
     pub message: String,
     /// How to solve the problem.
     pub hint: Option<String>,
+    /// The tools of an MCP server.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<ServerTool>,
     #[serde(skip)]
     pub(super) group: Group,
 }
@@ -84,6 +96,7 @@ impl Check {
             code,
             message: message.into(),
             hint: None,
+            tools: Vec::new(),
             group,
         }
     }

@@ -1,5 +1,4 @@
-//! Checks MCP servers and skills: whether programs exist, and which secrets agents can read. No
-//! server is started.
+//! Checks MCP servers and skills: whether programs exist, and which secrets agents can read.
 
 use std::path::{Path, PathBuf};
 
@@ -68,6 +67,29 @@ fn program(host: &Host, name: &str, server: &McpServer, users: &[&Stage]) -> Che
                 .hint("install it, or set its path in `command`")
         }
     }
+}
+
+/// Returns whether the program of a server exists, if it has one.
+#[cfg(feature = "vex")]
+pub(super) fn found_program(host: &Host, server: &McpServer) -> bool {
+    match &server.transport {
+        McpTransport::Http { .. } => true,
+        McpTransport::Stdio { command, .. } => {
+            let path = host.environment.get("PATH").unwrap_or_default();
+            probe::find(&host.program_of_server(command), path).is_some()
+        }
+    }
+}
+
+/// Returns the checks that stand for the tools of the servers, with the reason why none is listed.
+pub(super) fn not_listed(workflow: &Workflow, reason: &str) -> Vec<Check> {
+    let stages = &workflow.issue.stages;
+    let is_used = |name: &&String| stages.iter().any(|stage| uses(workflow, stage, name));
+    let check = |name: &String| {
+        let message = format!("{name}: tools not listed: {reason}");
+        Check::ok(Group::Agents, format!("mcp.{name}.tools"), message)
+    };
+    workflow.mcp.keys().filter(is_used).map(check).collect()
 }
 
 /// Returns one check for each secret of a server, which its agents can read.

@@ -1,9 +1,9 @@
 //! `vik doctor`: reports all problems of a workflow and whether `run` can work.
 //!
 //! It creates and changes nothing that lasts: missing folders are not created, and hooks and prompt
-//! commands are rendered but never run. The commands that it does run (the pull command,
-//! `--version` of agents, `sh -n`) run under the shim with a time limit. Effects of the pull
-//! command itself are up to its author.
+//! commands are rendered but never run. The commands that it does run (the pull command, MCP
+//! servers, `--version` of agents, `sh -n`) run under the shim with a time limit. Effects of the
+//! pull command and of the start of a server are up to their authors.
 
 mod agents;
 mod check;
@@ -18,6 +18,8 @@ mod provider;
 mod repair;
 mod sandbox;
 mod secrets;
+#[cfg(feature = "vex")]
+mod servers;
 mod templates;
 mod test_calls;
 mod text;
@@ -74,6 +76,9 @@ pub struct DoctorArgs {
     /// Check files only, without running commands or agents
     #[arg(long)]
     pub offline: bool,
+    /// Do not start MCP servers to list their tools
+    #[arg(long)]
+    pub no_servers: bool,
     /// Call the model of each agent once, which costs money
     #[arg(long, conflicts_with = "offline")]
     pub probe: bool,
@@ -98,8 +103,10 @@ pub fn run(workflow: &Path, args: &DoctorArgs) -> CliResult {
     }
     let extent = match (args.offline, args.probe) {
         (true, _) => Extent::Files,
-        (_, true) => Extent::Calls,
-        _ => Extent::Commands,
+        (_, calls) => Extent::Commands {
+            servers: !args.no_servers,
+            calls,
+        },
     };
     let mut examination = examine(workflow, extent)?;
     if args.json {
@@ -123,9 +130,20 @@ pub enum Extent {
     /// Nothing: files are checked.
     Files,
     /// The commands of the workflow, and programs that print their version.
-    Commands,
-    /// The same, and one call of each agent.
-    Calls,
+    Commands {
+        /// Also the MCP servers, which list their tools.
+        servers: bool,
+        /// Also one call of each agent.
+        calls: bool,
+    },
+}
+
+impl Extent {
+    /// What is tried by default.
+    pub const TRY: Self = Self::Commands {
+        servers: true,
+        calls: false,
+    };
 }
 
 /// Runs all checks.
@@ -315,15 +333,18 @@ async fn try_agents_and_pull(
     checks.extend(secrets::check(host, workflow, scratch, cancel).await);
     let Some(scratch) = scratch else {
         checks.extend(agents::check(host, workflow, None, cancel).await.0);
+        checks.extend(extensions::not_listed(workflow, "nothing is started"));
         checks.push(Check::ok(Group::Issues, PULL, "not tried"));
         return Vec::new();
     };
-    let ((agents, usable), pull) = tokio::join!(
+    let ((agents, usable), pull, servers) = tokio::join!(
         agents::check(host, workflow, Some(scratch), cancel),
         pull(host, workflow, scratch, cancel),
+        servers(host, workflow, extent, scratch, cancel),
     );
     checks.extend(agents);
-    if extent == Extent::Calls {
+    checks.extend(servers);
+    if matches!(extent, Extent::Commands { calls: true, .. }) {
         checks.extend(test_calls::check(host, workflow, &usable, scratch, cancel).await);
     }
     let (pull_checks, issues) = issues::check(workflow, pull);
@@ -331,6 +352,28 @@ async fn try_agents_and_pull(
     let lookup_host = probe::scratch_host(host, workflow, scratch);
     checks.extend(issues::compare_with_show(&lookup_host, workflow, &issues, cancel).await);
     issues
+}
+
+/// Starts the MCP servers, and returns the checks of their tools.
+#[cfg(feature = "vex")]
+async fn servers(
+    host: &Host,
+    workflow: &Workflow,
+    extent: Extent,
+    scratch: &Scratch,
+    cancel: &CancellationToken,
+) -> Vec<Check> {
+    if matches!(extent, Extent::Commands { servers: true, .. }) {
+        servers::check(host, workflow, scratch, cancel).await
+    } else {
+        extensions::not_listed(workflow, "servers are not started")
+    }
+}
+
+/// Reports that the program that starts MCP servers is not in this build.
+#[cfg(not(feature = "vex"))]
+async fn servers(_: &Host, workflow: &Workflow, _: Extent, _: &Scratch, _: &CancellationToken) -> Vec<Check> {
+    extensions::not_listed(workflow, "built without vex")
 }
 
 fn scratch(checks: &mut Vec<Check>) -> Option<Scratch> {

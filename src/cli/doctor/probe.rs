@@ -11,9 +11,10 @@ use std::time::Duration;
 use nix::unistd::{AccessFlags, access};
 use tokio_util::sync::CancellationToken;
 use vik_base::report::{describe_exit, one_line, tail_lines};
-use vik_core::workflow::Workflow;
-use vik_proc::{CommandRun, Limits, Mark, Output, ProcError, ShimSpec};
+use vik_core::workflow::{SandboxPolicy, Workflow};
+use vik_proc::{CommandRun, Limits, Mark, Output, ProcError, Reads, Sandbox, ShimSpec};
 use vik_session::host::{ATTEMPT_MARK, AgentShims, Environment, Host, os_env, own_environment};
+use vik_session::sandbox::{ConfineError, SandboxSubject, confine};
 use vik_session::secrets::masked::read_tail;
 use vik_session::secrets::protect_secrets;
 use vik_workspace::Layout;
@@ -64,6 +65,27 @@ pub(super) fn scratch_host(host: &Host, workflow: &Workflow, scratch: &Scratch) 
         vik: host.vik.clone(),
         agent_shims: AgentShims::default(),
     }
+}
+
+/// Returns the sandbox of a program in the folders of [`scratch_host`], which does not see the files
+/// of the workflow itself either.
+///
+/// # Errors
+/// Those of [`confine`].
+pub(super) fn sandbox_of(
+    (host, scratch_host): (&Host, &Host),
+    policy: Option<&SandboxPolicy>,
+    subject: SandboxSubject<'_>,
+    env: &mut BTreeMap<String, String>,
+) -> Result<Option<Sandbox>, ConfineError> {
+    let Some(policy) = policy else {
+        return Ok(None);
+    };
+    let mut sandbox = confine(scratch_host, policy, subject, env)?;
+    if let Reads::AllBut { hidden, .. } = &mut sandbox.read {
+        hidden.push(host.layout.home().join("workflows"));
+    }
+    Ok(Some(sandbox))
 }
 
 /// Finds the program with this name on a PATH, as the shim does. A path is returned unchanged if it

@@ -11,16 +11,16 @@ use vik_base::report::{chain, count, one_line, optional};
 use vik_core::ids::{AgentName, IssueId};
 use vik_core::outcome::FailureClass;
 use vik_core::workflow::{AgentProfile, Home, Runtime, SandboxPolicy, Stage, Workflow};
-use vik_proc::{CommandRun, Limits, Mark, Output, Reads, ShimSpec, Stdin};
+use vik_proc::{CommandRun, Limits, Mark, Output, ShimSpec, Stdin};
 use vik_session::attempt::reported_spend;
 use vik_session::host::{ATTEMPT_MARK, Host, os_env};
-use vik_session::sandbox::{SandboxSubject, confine};
+use vik_session::sandbox::SandboxSubject;
 use vik_session::secrets::Resolver;
 use vik_session::secrets::masked::read_tail;
 use vik_workspace::fs::{create_private_dir_all, write_private};
 
 use super::check::{Check, Group, PROBE};
-use super::probe::{Scratch, scratch_host, with_progress_message};
+use super::probe::{Scratch, sandbox_of, scratch_host, with_progress_message};
 
 const GROUP: Group = Group::Agents;
 
@@ -237,6 +237,7 @@ impl Probe<'_> {
         let workdir = host.layout.issue_dir(&issue);
         create_private_dir_all(&workdir).map_err(|error| failed(&error))?;
         let private = self.host.layout.agent_home(name);
+        let policy = SandboxPolicy::of(profile, stage);
         let launch = driver(profile.runtime)
             .launch(&LaunchContext {
                 profile,
@@ -246,7 +247,7 @@ impl Probe<'_> {
                 session_id: id,
                 resume: None,
                 budget: vik_core::limits::Limit::default(),
-                in_sandbox: SandboxPolicy::of(profile, stage).is_some(),
+                in_sandbox: policy.is_some(),
                 input: vik_agents::InputMode::Prompt,
                 scope: None,
                 questions: None,
@@ -274,25 +275,15 @@ impl Probe<'_> {
             spec.program = program.into();
         }
         spec.args = args.iter().map(Into::into).collect();
-        spec.sandbox = match SandboxPolicy::of(profile, stage) {
-            None => None,
-            Some(policy) => {
-                let subject = SandboxSubject {
-                    issue: &issue,
-                    workflow: self.workflow,
-                    workdir: &workdir,
-                    agent: Some(profile),
-                    scope: None,
-                };
-                let mut sandbox =
-                    confine(&host, &policy, subject, &mut env).map_err(|error| failed(&error))?;
-                // The files of the workflow itself, too.
-                if let Reads::AllBut { hidden, .. } = &mut sandbox.read {
-                    hidden.push(self.host.layout.home().join("workflows"));
-                }
-                Some(sandbox)
-            }
+        let subject = SandboxSubject {
+            issue: &issue,
+            workflow: self.workflow,
+            workdir: &workdir,
+            agent: Some(profile),
+            scope: None,
         };
+        spec.sandbox = sandbox_of((self.host, &host), policy.as_ref(), subject, &mut env)
+            .map_err(|error| failed(&error))?;
         spec.env = os_env(env);
         spec.mark = Some(Mark::new(ATTEMPT_MARK, format!("doctor-{id}")));
         spec.stdin = Stdin::File(prompt);

@@ -4,6 +4,8 @@ mod calls;
 mod daemon;
 mod orphans;
 mod program;
+#[cfg(feature = "vex")]
+mod servers;
 
 use std::fs;
 use std::path::PathBuf;

@@ -5,6 +5,7 @@ mod chat;
 mod config;
 mod doctor;
 mod exec;
+mod mcp_tools;
 mod models;
 mod output;
 mod prompt;
@@ -19,6 +20,7 @@ use clap::{Parser, Subcommand};
 pub use args::{ChoiceArgs, ExecArgs};
 pub use config::{ConfigArgs, ConfigVerb};
 pub use doctor::DoctorArgs;
+pub use mcp_tools::McpToolsArgs;
 pub use models::ModelsArgs;
 pub use sessions::{SessionsArgs, SessionsVerb};
 pub use skills::SkillsArgs;
@@ -69,6 +71,9 @@ pub enum VexCommand {
     Sessions(SessionsArgs),
     /// List the skills that the model can load, with their origins
     Skills(SkillsArgs),
+    /// List the tools of MCP servers as JSON, for `vik doctor`
+    #[command(hide = true)]
+    McpTools(McpToolsArgs),
     /// Generate shell completions
     Completions {
         /// Shell
@@ -85,6 +90,7 @@ pub fn run(args: VexArgs) -> ExitCode {
         VexCommand::Config(args) => config::run(&args),
         VexCommand::Sessions(args) => sessions::run(&args),
         VexCommand::Skills(args) => skills::run(&args),
+        VexCommand::McpTools(args) => mcp_tools::run(&args),
         VexCommand::Completions { shell } => completions(shell),
     };
     ExitCode::from(reason.code())

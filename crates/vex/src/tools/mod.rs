@@ -45,7 +45,7 @@ use memory::FileMemory;
 pub use definition::{Need, ToolDefinition};
 pub use files::WriteLimits;
 pub use hooks::{Hook, HookEvent};
-pub use mcp::{ByteSize, McpServerConfig, ServerStart, ServerTool, ServerTools};
+pub use mcp::{ByteSize, McpServerConfig, ServerListing, ServerStart, ServerTool, ServerTools};
 pub use permission::Permission;
 pub use policy::Policy;
 pub use root::{Root, RootError};

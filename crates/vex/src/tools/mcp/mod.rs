@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use futures_util::future::join_all;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use settings::{ByteSize, McpServerConfig};
 
@@ -72,7 +72,50 @@ pub struct ServerStart {
     pub outcome: Result<ServerTools, String>,
 }
 
+/// What a server lists, by its own names and whatever the rules allow; or why it does not start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ServerListing {
+    Listed {
+        /// The version of the protocol and the name of the server.
+        description: String,
+        tools: Vec<String>,
+        /// Why the list is not complete.
+        cut: Option<String>,
+    },
+    /// For people.
+    Failed(String),
+}
+
 impl Toolbox {
+    /// Starts the servers at the same time, lists their tools, and ends them. Returns `None` if
+    /// interrupted.
+    ///
+    /// # Errors
+    /// When the system has no thread for them.
+    pub fn list_servers(
+        &self,
+        configs: &BTreeMap<String, McpServerConfig>,
+        interrupt: &Interrupt,
+    ) -> std::io::Result<Option<BTreeMap<String, ServerListing>>> {
+        let started = McpServers::start(configs, &self.runner, self.root.path(), interrupt)?;
+        let Some((_servers, outcomes)) = started else {
+            return Ok(None);
+        };
+        let listings = outcomes.into_iter().map(|(name, _, outcome)| {
+            let listing = match outcome {
+                Ok((server, list)) => ServerListing::Listed {
+                    description: server.description(),
+                    tools: list.tools.into_iter().map(|tool| tool.name).collect(),
+                    cut: list.cut,
+                },
+                Err(reason) => ServerListing::Failed(reason),
+            };
+            (name.clone(), listing)
+        });
+        Ok(Some(listings.collect()))
+    }
+
     /// Starts the servers at the same time, and adds their tools. Returns `None` if interrupted.
     ///
     /// # Errors
