@@ -232,6 +232,31 @@ fn skills_are_listed_with_origin_and_path() {
 }
 
 #[test]
+fn empty_list_of_skills_is_explained() {
+    let fixture = fixture(&[]);
+    let list = |args: &[&str]| fixture.vex(&[&["skills"], args].concat()).output().unwrap();
+    let output = list(&[]);
+    ok(&output);
+    assert_eq!(output.stdout, b"");
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        text.starts_with("no skills found in `.agents/skills` and "),
+        "{text}"
+    );
+    assert_eq!(text.lines().count(), 1);
+    let output = list(&["--json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["skills"], json!([]));
+    assert_eq!(output.stderr, b"");
+    let off = list(&["--config", "skills=false"]);
+    assert!(
+        String::from_utf8(off.stderr)
+            .unwrap()
+            .contains("`skills = false`")
+    );
+}
+
+#[test]
 fn skill_of_the_repository_is_valid() {
     let fixture = fixture(&[("load_skill", json!({"name": "write-workflow"}))]);
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../skills/write-workflow");

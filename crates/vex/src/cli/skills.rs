@@ -71,6 +71,9 @@ pub(super) fn run(args: &SkillsArgs) -> ExitReason {
     for warning in warnings {
         output::warn(&format!("warning: {warning}"));
     }
+    if skills.is_empty() {
+        output::warn(none_found(&settings));
+    }
     let row = |skill: &Skill| {
         vec![
             skill.name.clone(),
@@ -80,6 +83,16 @@ pub(super) fn run(args: &SkillsArgs) -> ExitReason {
         ]
     };
     output::print(&output::columns(&skills.iter().map(row).collect::<Vec<_>>()))
+}
+
+/// Returns the line for people about an empty list.
+fn none_found(settings: &Settings) -> &'static str {
+    if settings.skills {
+        "no skills found in `.agents/skills` and `.claude/skills` of your home directory, and of the folders \
+         from here to the root of the repository"
+    } else {
+        "no skills found: `skills = false` in the settings turns the search off"
+    }
 }
 
 /// Finds the skills of a run in this workspace.
