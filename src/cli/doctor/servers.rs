@@ -347,20 +347,11 @@ fn list(names: Vec<&str>) -> String {
 mod tests {
     use super::*;
     use crate::cli::doctor::Status;
+    use serde_json::json;
 
     fn server(tools: &[&str]) -> McpServer {
-        let tools: Vec<String> = tools.iter().map(|tool| (*tool).to_owned()).collect();
-        McpServer {
-            transport: McpTransport::Stdio {
-                command: vec!["x".to_owned()],
-                env: BTreeMap::new(),
-            },
-            secrets: Vec::new(),
-            tools: tools.into(),
-            startup_timeout: None,
-            call_timeout: None,
-            max_output: None,
-        }
+        let stdio = json!({"command": ["x"], "env": {}});
+        serde_json::from_value(json!({"transport": {"Stdio": stdio}, "tools": tools})).unwrap()
     }
 
     fn listed(tools: &[&str], cut: Option<&str>) -> ServerListing {

@@ -83,7 +83,7 @@ pub enum ServerListing {
         /// Why the list is not complete.
         cut: Option<String>,
     },
-    /// For people.
+    /// The text is the reason, for people.
     Failed(String),
 }
 
