@@ -301,19 +301,14 @@ fn vex_works_inside_bubblewrap() {
         {"text": "Done."},
     ]));
     let server = server.unwrap();
-    let settings = format!(
-        "[providers.house]\nprotocol = \"chat\"\nbase_url = \"{}\"\napi_key_env = \"HOUSE_KEY\"\n",
-        server.v1()
-    );
-    world.env.write("home/vex/config.toml", settings);
-    let vex_home = world.env.home().join("vex");
     let agent = json!({
         "runtime": "vex", "model": "scripted", "provider": "house", "sandbox": {"backend": "bubblewrap"},
-        "env": {"VEX_HOME": vex_home, "HOUSE_KEY": "sk-scripted"},
+        "env": {"HOUSE_KEY": "sk-scripted"},
     });
-    let world = world
+    let mut world = world
         .set("/agents/a", agent)
         .work("prompt", json!("Do the task."));
+    world.house("chat", &server.v1());
     world.once().expect(0);
     assert_eq!(server.failures(), [""; 0]);
     world.session("1").expect("succeeded", None);

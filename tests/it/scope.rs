@@ -236,14 +236,7 @@ fn vex_refuses_a_write_out_of_scope_and_continues() {
         .work("prompt", json!("Do the task."))
         .work("intent", owned(&["src/**"], "fail"))
         .attempts(1);
-    let home = world.env.home().join("vex");
-    std::fs::create_dir_all(&home).unwrap();
-    let settings = format!(
-        "[providers.house]\nprotocol = \"chat\"\nbase_url = \"{}/v1\"\napi_key_env = \"HOUSE_KEY\"\n",
-        server.url()
-    );
-    std::fs::write(home.join("config.toml"), settings).unwrap();
-    world.put("/agents/a/env/VEX_HOME", json!(home));
+    world.house("chat", &server.v1());
     world.once().expect(0);
     assert_eq!(server.failures(), [""; 0]);
     world.session("1").expect("succeeded", None);

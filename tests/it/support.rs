@@ -227,6 +227,20 @@ impl World {
         self.set("/issue/stages/work/retry/max_attempts", json!(max))
     }
 
+    /// Gives the agent `a`, which is vex, these settings.
+    pub fn vex_settings(&mut self, settings: &str) {
+        let file = self.env.write("home/vex/config.toml", settings);
+        self.put("/agents/a/env/VEX_HOME", json!(file.parent()));
+    }
+
+    /// Gives the agent `a`, which is vex, a provider `house` with this protocol and address; its key
+    /// is in `HOUSE_KEY`.
+    pub fn house(&mut self, protocol: &str, base_url: &str) {
+        self.vex_settings(&format!(
+            "[providers.house]\nprotocol = \"{protocol}\"\nbase_url = \"{base_url}\"\napi_key_env = \"HOUSE_KEY\"\n"
+        ));
+    }
+
     fn write(&mut self) {
         let mut flow = self.flow.clone();
         // Scripted agents access files that tests put elsewhere in their world; the sandbox has

@@ -21,15 +21,11 @@ fn works_and_commits(settings: &str, provider: &str, key: &str) {
         .set(
             "/agents/a",
             json!({"runtime": "vex", "model": "scripted", "provider": provider, "price": price,
-                   "env": {"VEX_HOME": "VEX_HOME_FOLDER", key: "sk-scripted"}}),
+                   "env": {key: "sk-scripted"}}),
         )
         .work("prompt", json!("Do the task."))
         .attempts(1);
-    let home = world.env.home().join("vex");
-    std::fs::create_dir_all(&home).unwrap();
-    let settings = settings.replace("URL", &server.url());
-    std::fs::write(home.join("config.toml"), settings).unwrap();
-    world.put("/agents/a/env/VEX_HOME", json!(home));
+    world.vex_settings(&settings.replace("URL", &server.url()));
     let done = world.once().expect(0);
     assert_eq!(server.failures(), [""; 0]);
     world.env.assert_nothing_left();
@@ -86,18 +82,12 @@ fn impatient(server: &ModelServer, protocol: &str) -> World {
         .work("prompt", json!("Do the task."))
         .work("stall_timeout", json!("2s"))
         .attempts(1);
-    let home = world.env.home().join("vex");
-    std::fs::create_dir_all(&home).unwrap();
     let url = if protocol == "messages" {
         server.url()
     } else {
         server.v1()
     };
-    let settings = format!(
-        "[providers.house]\nprotocol = \"{protocol}\"\nbase_url = \"{url}\"\napi_key_env = \"HOUSE_KEY\"\n"
-    );
-    std::fs::write(home.join("config.toml"), settings).unwrap();
-    world.put("/agents/a/env/VEX_HOME", json!(home));
+    world.house(protocol, &url);
     world
 }
 

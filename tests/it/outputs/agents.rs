@@ -10,19 +10,12 @@ use crate::real_agents::Real;
 fn vex_requests_outputs_from_a_read_only_workspace() {
     let command = format!("echo '{LABEL}' >> \"$VIK_OUTPUTS\"; ! touch changed");
     let server = ModelServer::start_json(json!([{"run": command}, {"text": "Done."}])).unwrap();
-    let world = World::new(&[("1", "todo")]);
-    let home = world.env.home().join("vex");
-    std::fs::create_dir_all(&home).unwrap();
-    let settings = format!(
-        "[providers.house]\nprotocol = \"chat\"\nbase_url = \"{}\"\napi_key_env = \"HOUSE_KEY\"\n",
-        server.v1()
-    );
-    std::fs::write(home.join("config.toml"), settings).unwrap();
-    let agent = json!({"runtime": "vex", "model": "scripted", "provider": "house", "env": {"VEX_HOME": home, "HOUSE_KEY": "sk-scripted"}});
-    let world = world
+    let agent = json!({"runtime": "vex", "model": "scripted", "provider": "house", "env": {"HOUSE_KEY": "sk-scripted"}});
+    let mut world = World::new(&[("1", "todo")])
         .set("/agents/a", agent)
         .work("prompt", json!("Do the task."))
         .work("sandbox", json!({"files": "read-only"}));
+    world.house("chat", &server.v1());
     let asking = Asking::with(world);
     asking.world.once().expect(0);
     assert_eq!(server.failures(), [""; 0]);
