@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -79,6 +80,15 @@ pub(super) async fn check(
     checks
 }
 
+/// Returns the program of a server that is a path.
+fn program(server: &McpServer) -> Option<&str> {
+    match &server.transport {
+        McpTransport::Stdio { command, .. } => command.first().map(String::as_str),
+        McpTransport::Http { .. } => None,
+    }
+    .filter(|program| program.contains('/'))
+}
+
 /// Returns a server with the path of its program.
 fn located(host: &Host, server: &McpServer) -> McpServer {
     let mut server = server.clone();
@@ -105,79 +115,14 @@ struct Starts<'p> {
 impl Starts<'_> {
     /// Starts the servers at the same time, and returns what each lists.
     async fn list(&self) -> Result<BTreeMap<String, ServerListing>, String> {
-        let failed = |error: &dyn Error| chain(error);
         let id = uuid::Uuid::now_v7();
+        let mut secrets = self.secrets().await?;
         let host = scratch_host(self.host, self.workflow, self.scratch);
-        let issue = IssueId::new(format!("probe-{id}"));
-        let workdir = host.layout.issue_dir(&issue);
-        create_private_dir_all(&workdir).map_err(|error| failed(&error))?;
-        let extensions = Extensions {
-            servers: self.servers.to_vec(),
-            skills: Vec::new(),
-            folder: self.scratch.path().join(format!("mcp-{id}")),
-        };
-        let policy = SandboxPolicy::of(self.profile, self.stage);
-        let launch = driver(Runtime::Vex)
-            .launch(&LaunchContext {
-                profile: &as_vex(self.profile),
-                workdir: &workdir,
-                vik: &host.vik,
-                private_home: None,
-                session_id: id,
-                resume: None,
-                budget: vik_core::limits::Limit::default(),
-                in_sandbox: policy.is_some(),
-                input: InputMode::Prompt,
-                scope: None,
-                questions: None,
-                extensions: Some(&extensions),
-                is_root: nix::unistd::geteuid().is_root(),
-                environment: &host.environment.shared(),
-            })
-            .map_err(|error| failed(&error))?;
-        let permission = self.permission(&launch);
-        let mut env = launch.env;
-        self.add_secrets(&mut env).await?;
-        host.add_own(&mut env);
-        let mut spec = ShimSpec::command(&host.vik, &workdir);
-        spec.args = ["vex", "mcp-tools", "--permission", &permission]
-            .map(Into::into)
-            .to_vec();
-        for file in &launch.files {
-            create_parent(&file.path)
-                .and_then(|()| write_private(&file.path, file.text.as_bytes()))
-                .map_err(|error| failed(&error))?;
-            spec.args
-                .extend(["--mcp-config".into(), file.path.clone().into()]);
-        }
-        let subject = SandboxSubject {
-            issue: &issue,
-            workflow: self.workflow,
-            workdir: &workdir,
-            // The folder of an agent is not created for its servers.
-            agent: None,
-            scope: None,
-        };
-        let own = self.profile.env.clone();
-        spec.sandbox = sandbox_of((self.host, &host), policy.as_ref(), subject, &mut env)
-            .map_err(|error| failed(&error))?;
-        env.extend(own);
-        if let Some(Reads::AllBut { shown, .. }) = spec.sandbox.as_mut().map(|sandbox| &mut sandbox.read) {
-            let programs = self
-                .servers
-                .iter()
-                .filter_map(|(_, server)| match &server.transport {
-                    McpTransport::Stdio { command, .. } => {
-                        command.first().filter(|program| program.contains('/'))
-                    }
-                    McpTransport::Http { .. } => None,
-                });
-            let places = programs.map(Into::into).chain([extensions.folder.clone()]);
-            shown.extend(places.map(|path: std::path::PathBuf| path.canonicalize().unwrap_or(path)));
-        }
+        host.add_own(&mut secrets);
+        let mut spec = self
+            .spec(&host, id, secrets)
+            .map_err(|error| chain(error.as_ref()))?;
         let stderr = self.scratch.path().join(format!("{id}.stderr"));
-        spec.env = os_env(env);
-        spec.mark = Some(Mark::new(ATTEMPT_MARK, format!("doctor-{id}")));
         spec.stderr = Output::Append(stderr.clone());
         let limits = Limits {
             timeout: self.startup_timeout() + MARGIN,
@@ -187,7 +132,7 @@ impl Starts<'_> {
             .supervisor
             .output(&spec, limits, self.cancel.cancelled())
             .await;
-        let run = run.map_err(|error| failed(&error))?;
+        let run = run.map_err(|error| chain(&error))?;
         if run.timed_out {
             return Err(format!("no answer within {}s", limits.timeout.as_secs()));
         }
@@ -195,6 +140,72 @@ impl Starts<'_> {
             text if text.trim().is_empty() => format!("vex {}", describe_exit(&run.exit)),
             text => text,
         })
+    }
+
+    /// Returns the command that starts the servers, whose files and folders it creates.
+    fn spec(
+        &self,
+        host: &Host,
+        id: uuid::Uuid,
+        more: BTreeMap<String, String>,
+    ) -> Result<ShimSpec, Box<dyn Error>> {
+        let issue = IssueId::new(format!("probe-{id}"));
+        let workdir = host.layout.issue_dir(&issue);
+        create_private_dir_all(&workdir)?;
+        let extensions = Extensions {
+            servers: self.servers.to_vec(),
+            skills: Vec::new(),
+            folder: self.scratch.path().join(format!("mcp-{id}")),
+        };
+        let policy = SandboxPolicy::of(self.profile, self.stage);
+        let launch = driver(Runtime::Vex).launch(&LaunchContext {
+            profile: &as_vex(self.profile),
+            workdir: &workdir,
+            vik: &host.vik,
+            private_home: None,
+            session_id: id,
+            resume: None,
+            budget: vik_core::limits::Limit::default(),
+            in_sandbox: policy.is_some(),
+            input: InputMode::Prompt,
+            scope: None,
+            questions: None,
+            extensions: Some(&extensions),
+            is_root: nix::unistd::geteuid().is_root(),
+            environment: &host.environment.shared(),
+        })?;
+        let permission = self.permission(&launch);
+        let mut spec = ShimSpec::command(&host.vik, &workdir);
+        spec.args = ["vex", "mcp-tools", "--permission", &permission]
+            .map(Into::into)
+            .to_vec();
+        for file in &launch.files {
+            create_parent(&file.path)?;
+            write_private(&file.path, file.text.as_bytes())?;
+            spec.args
+                .extend(["--mcp-config".into(), file.path.clone().into()]);
+        }
+        let mut env = launch.env;
+        env.extend(more);
+        let subject = SandboxSubject {
+            issue: &issue,
+            workflow: self.workflow,
+            workdir: &workdir,
+            // The folder of an agent is not created for its servers.
+            agent: None,
+            scope: None,
+        };
+        spec.sandbox = sandbox_of((self.host, host), policy.as_ref(), subject, &mut env)?;
+        if let Some(Reads::AllBut { shown, .. }) = spec.sandbox.as_mut().map(|sandbox| &mut sandbox.read) {
+            let programs = self.servers.iter().filter_map(|(_, server)| program(server));
+            let places = programs.map(PathBuf::from).chain([extensions.folder]);
+            shown.extend(places.map(|path| path.canonicalize().unwrap_or(path)));
+        }
+        // The folders for temporary files and caches replaced these.
+        env.extend(self.profile.env.clone());
+        spec.env = os_env(env);
+        spec.mark = Some(Mark::new(ATTEMPT_MARK, format!("doctor-{id}")));
+        Ok(spec)
     }
 
     /// Returns the profile of vex in which the servers run. Other agents do not confine them.
@@ -214,16 +225,11 @@ impl Starts<'_> {
         value.unwrap_or("workspace-write").to_owned()
     }
 
-    async fn add_secrets(&self, env: &mut BTreeMap<String, String>) -> Result<(), String> {
-        let names: BTreeSet<String> = self
-            .servers
-            .iter()
-            .flat_map(|(_, server)| server.secrets.iter().cloned())
-            .collect();
+    /// Returns the variables with the secrets of the servers.
+    async fn secrets(&self) -> Result<BTreeMap<String, String>, String> {
+        let names = self.servers.iter().flat_map(|(_, server)| &server.secrets);
+        let names: BTreeSet<String> = names.cloned().collect();
         let names: Vec<String> = names.into_iter().collect();
-        if names.is_empty() {
-            return Ok(());
-        }
         let resolver = Resolver {
             host: self.host,
             secrets: &self.workflow.secrets,
@@ -231,9 +237,8 @@ impl Starts<'_> {
         };
         let values = resolver.values(&names, self.cancel.cancelled()).await;
         let values = values.map_err(|error| chain(&error))?;
-        env.extend(values.of(&names));
-        env.insert(NAMES.to_owned(), names.join(","));
-        Ok(())
+        let list = (NAMES.to_owned(), names.join(","));
+        Ok(values.of(&names).chain([list]).collect())
     }
 
     /// Returns the longest time for the start of a server.
@@ -300,7 +305,7 @@ fn of_listing(name: &str, server: &McpServer, stage: &str, listing: ServerListin
         .collect();
     let some = |permitted: bool| {
         let tools = listed.iter().filter(|tool| tool.permitted == permitted);
-        list(tools.map(|tool| tool.name.as_str()).collect())
+        list(&tools.map(|tool| tool.name.as_str()).collect::<Vec<_>>())
     };
     let message = format!(
         "{name} ({}) has {}; agents may call: {}; not: {}",
@@ -309,7 +314,8 @@ fn of_listing(name: &str, server: &McpServer, stage: &str, listing: ServerListin
         some(true),
         some(false)
     );
-    let names = list(listed.iter().map(|tool| tool.name.as_str()).collect());
+    let names: Vec<&str> = listed.iter().map(|tool| tool.name.as_str()).collect();
+    let names = list(&names);
     let mut checks = vec![Check {
         tools: listed,
         ..Check::ok(Group::Agents, check.clone(), message)
@@ -329,7 +335,7 @@ fn of_listing(name: &str, server: &McpServer, stage: &str, listing: ServerListin
 }
 
 /// Returns the first names of a list.
-fn list(names: Vec<&str>) -> String {
+fn list(names: &[&str]) -> String {
     match names.len() {
         0 => "none".to_owned(),
         number if number > MAX_SHOWN => {
