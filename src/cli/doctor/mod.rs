@@ -83,13 +83,13 @@ pub struct DoctorArgs {
     #[arg(long, conflicts_with = "offline")]
     pub probe: bool,
     /// List the processes of this workflow with their owners; exit with 1 if a process has no owner
-    #[arg(long, conflicts_with_all = ["strict", "verbose", "offline", "probe", "repair"])]
+    #[arg(long, conflicts_with_all = ["strict", "verbose", "offline", "no_servers", "probe", "repair"])]
     pub orphans: bool,
     /// With --orphans: list the processes of all workflows on this host
     #[arg(long, requires = "orphans")]
     pub all: bool,
     /// Rebuild a damaged ledger from its remains and the session logs; the daemon must be stopped
-    #[arg(long, conflicts_with_all = ["strict", "verbose", "offline", "probe"])]
+    #[arg(long, conflicts_with_all = ["strict", "verbose", "offline", "no_servers", "probe"])]
     pub repair: bool,
 }
 

@@ -193,10 +193,15 @@ fn client_error(stderr: &str) -> Option<String> {
     Some(error.map_or_else(|| reported.to_owned(), |error| format!("{reported}: {error}")))
 }
 
-/// Returns the file in the only folder of the results.
-fn checks_file(results: &Path) -> Option<PathBuf> {
-    let folder = std::fs::read_dir(results).ok()?.next()?.ok()?.path();
-    Some(folder.join("checks.json")).filter(|file| file.is_file())
+/// Returns the file with the checks. It is in a folder with the name of the scenario, which may have
+/// a `/`.
+fn checks_file(folder: &Path) -> Option<PathBuf> {
+    let file = folder.join("checks.json");
+    if file.is_file() {
+        return Some(file);
+    }
+    let inside = std::fs::read_dir(folder).ok()?.next()?.ok()?.path();
+    checks_file(&inside)
 }
 
 /// Returns a Node that the suite can use.

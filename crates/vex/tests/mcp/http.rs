@@ -16,6 +16,10 @@ struct HttpServer {
 
 impl HttpServer {
     fn start() -> Self {
+        Self::answering(answer)
+    }
+
+    fn answering(answer: fn(&Value) -> Option<Value>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/mcp", listener.local_addr().unwrap());
         let authorizations = Arc::new(Mutex::new(Vec::new()));
@@ -24,14 +28,18 @@ impl HttpServer {
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let seen = Arc::clone(&seen);
-                std::thread::spawn(move || serve(stream, &seen));
+                std::thread::spawn(move || serve(stream, &seen, answer));
             }
         });
         Self { url, authorizations }
     }
 }
 
-fn serve(mut stream: TcpStream, seen: &Mutex<Vec<String>>) -> Option<()> {
+fn serve(
+    mut stream: TcpStream,
+    seen: &Mutex<Vec<String>>,
+    answer: fn(&Value) -> Option<Value>,
+) -> Option<()> {
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     loop {
         let mut first = String::new();
@@ -95,6 +103,29 @@ fn answer(message: &Value) -> Option<Value> {
         }
     };
     Some(json!({"jsonrpc": "2.0", "id": id, "result": result}))
+}
+
+/// Answers like [`answer`], but methods that it does not know with an empty result.
+fn vague_answer(message: &Value) -> Option<Value> {
+    let answer = answer(message)?;
+    let is_unknown = answer.get("error").is_some();
+    Some(match is_unknown {
+        true => json!({"jsonrpc": "2.0", "id": answer["id"], "result": {}}),
+        false => answer,
+    })
+}
+
+#[test]
+fn http_server_with_empty_answers_is_used() {
+    let server = HttpServer::answering(vague_answer);
+    let bench = Bench::with(json!({"url": server.url}), &[("echo", json!({"text": "hello"}))]);
+    let ran = bench.allowed();
+    assert_eq!(
+        ran.outputs(),
+        [format!("[mcp.s.echo; {DATA}\nhello")],
+        "{}",
+        ran.end()
+    );
 }
 
 #[test]
