@@ -30,6 +30,8 @@ use super::probe::{Scratch, sandbox_of, scratch_host, with_progress_message};
 
 /// The time for the shim and for vex, in addition to that of the servers.
 const MARGIN: Duration = Duration::from_secs(15);
+/// The code of a server that does not start.
+const START_FAILED: &str = "mcp_start_failed";
 const MAX_BYTES: usize = 1024 * 1024;
 const STDERR_BYTES: u64 = 4 * 1024;
 /// The maximum number of tools in a message.
@@ -57,18 +59,24 @@ pub(super) async fn check(
         if servers.is_empty() || cancel.is_cancelled() {
             continue;
         }
-        let starts = Starts {
+        let mut starts = Starts {
             host,
             workflow,
             scratch,
             cancel,
             stage,
             profile,
-            servers: &servers,
+            servers,
+            secrets: BTreeMap::new(),
         };
+        checks.extend(starts.resolve_secrets().await);
+        if starts.servers.is_empty() {
+            continue;
+        }
         let awaited = format!("the MCP servers of the stage {}", stage.name);
         let listings = with_progress_message(&awaited, starts.list()).await;
-        for (name, server) in &servers {
+        let servers = &starts.servers;
+        for (name, server) in servers {
             let listing = match &listings {
                 Ok(listings) => listings.get(name).cloned(),
                 Err(error) => Some(ServerListing::Failed(error.to_string())),
@@ -109,14 +117,16 @@ struct Starts<'p> {
     cancel: &'p CancellationToken,
     stage: &'p Stage,
     profile: &'p AgentProfile,
-    servers: &'p [(String, McpServer)],
+    servers: Vec<(String, McpServer)>,
+    /// The variables with their secrets.
+    secrets: BTreeMap<String, String>,
 }
 
 impl Starts<'_> {
     /// Starts the servers at the same time, and returns what each lists.
     async fn list(&self) -> Result<BTreeMap<String, ServerListing>, String> {
         let id = uuid::Uuid::now_v7();
-        let mut secrets = self.secrets().await?;
+        let mut secrets = self.secrets.clone();
         let host = scratch_host(self.host, self.workflow, self.scratch);
         host.add_own(&mut secrets);
         let mut spec = self
@@ -153,7 +163,7 @@ impl Starts<'_> {
         let workdir = host.layout.issue_dir(&issue);
         create_private_dir_all(&workdir)?;
         let extensions = Extensions {
-            servers: self.servers.to_vec(),
+            servers: self.servers.clone(),
             skills: Vec::new(),
             folder: self.scratch.path().join(format!("mcp-{id}")),
         };
@@ -225,20 +235,35 @@ impl Starts<'_> {
         value.unwrap_or("workspace-write").to_owned()
     }
 
-    /// Returns the variables with the secrets of the servers.
-    async fn secrets(&self) -> Result<BTreeMap<String, String>, String> {
+    /// Resolves the secrets of the servers. Leaves those out that lack one, and returns their checks.
+    async fn resolve_secrets(&mut self) -> Vec<Check> {
         let names = self.servers.iter().flat_map(|(_, server)| &server.secrets);
         let names: BTreeSet<String> = names.cloned().collect();
-        let names: Vec<String> = names.into_iter().collect();
         let resolver = Resolver {
             host: self.host,
             secrets: &self.workflow.secrets,
             folder: self.scratch.path(),
         };
-        let values = resolver.values(&names, self.cancel.cancelled()).await;
-        let values = values.map_err(|error| chain(&error))?;
-        let list = (NAMES.to_owned(), names.join(","));
-        Ok(values.of(&names).chain([list]).collect())
+        let mut missing = BTreeMap::new();
+        for name in names {
+            match resolver.value(&name, self.cancel.cancelled()).await {
+                Ok(value) => drop(self.secrets.insert(name, value)),
+                Err(error) => drop(missing.insert(name, chain(&error))),
+            }
+        }
+        let names: Vec<&str> = self.secrets.keys().map(String::as_str).collect();
+        let list = names.join(",");
+        self.secrets.insert(NAMES.to_owned(), list);
+        let mut checks = Vec::new();
+        self.servers.retain(|(name, server)| {
+            let lack = server.secrets.iter().find_map(|secret| missing.get(secret));
+            checks.extend(lack.map(|reason| {
+                let message = format!("the MCP server {name} is not started: {reason}");
+                Check::error(Group::Agents, format!("mcp.{name}.tools"), START_FAILED, message)
+            }));
+            lack.is_none()
+        });
+        checks
     }
 
     /// Returns the longest time for the start of a server.
@@ -288,7 +313,7 @@ fn of_listing(name: &str, server: &McpServer, stage: &str, listing: ServerListin
                     format!("check `url`, `headers`, and the network of the sandbox of the stage `{stage}`")
                 }
             };
-            return vec![Check::error(Group::Agents, check, "mcp_start_failed", message).hint(hint)];
+            return vec![Check::error(Group::Agents, check, START_FAILED, message).hint(hint)];
         }
     };
     let is_permitted = |tool: &str| match &server.tools {
