@@ -5,12 +5,11 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // The shim is this program too and must start fast, so this check comes before any parsing.
-    if std::env::args_os()
-        .nth(1)
-        .is_some_and(|verb| verb == vik_proc::SHIM_VERB)
-    {
-        return vik_proc::shim::main();
+    // The shim and the client of a server are this program too and must start fast, so this check
+    // comes before any parsing.
+    match std::env::args_os().nth(1) {
+        Some(verb) if verb == vik_proc::SHIM_VERB => vik_proc::shim::main(),
+        Some(verb) if verb == vik_proc::servers::CONNECT_VERB => vik_proc::servers::main(),
+        _ => vik::cli::main(),
     }
-    vik::cli::main()
 }

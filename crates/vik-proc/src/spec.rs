@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::identity::ProcessId;
 use crate::os_text;
 use crate::sandbox::{Overrun, Sandbox};
+use crate::servers::Servers;
 
 /// The argument that makes the program act as the shim: `vik __shim`.
 pub const SHIM_VERB: &str = "__shim";
@@ -79,6 +80,9 @@ pub struct ShimSpec {
     /// the limit, because they will be removed.
     #[serde(with = "os_text", default)]
     pub kept_discount: Option<PathBuf>,
+    /// The programs that processes of the agent can connect to (Linux only).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub servers: Option<Servers>,
 }
 
 impl ShimSpec {
@@ -147,6 +151,8 @@ pub enum Stdin {
     /// The content of this file and all that is appended to it while the agent lives, with or
     /// without a daemon. A NUL byte ends the input: bytes after it are not read.
     Follow(#[serde(with = "os_text")] PathBuf),
+    /// This descriptor of the shim, from 3 on.
+    Descriptor(i32),
     /// This terminal, for a person. It is the controlling terminal of the process, and its standard
     /// output and standard error too.
     Terminal(#[serde(with = "os_text")] PathBuf),

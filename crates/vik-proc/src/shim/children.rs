@@ -38,6 +38,10 @@ impl Shim {
                 Err(_) => return true,
             };
             self.census_is_old();
+            #[cfg(target_os = "linux")]
+            if let (Some(servers), Some(pid)) = (&mut self.servers, status.pid()) {
+                servers.on_child_ended(pid.as_raw());
+            }
             if status.pid().map(Pid::as_raw) == self.child {
                 let ended = match status {
                     WaitStatus::Exited(_, code) => (Some(code), None),

@@ -146,6 +146,8 @@ impl Shim {
 
     fn start_terminating(&mut self, grace: Duration) {
         let now = Instant::now();
+        #[cfg(target_os = "linux")]
+        self.end_servers();
         self.record_members(self.members());
         self.terminate_members();
         self.phase = Phase::Terminating {
@@ -166,8 +168,12 @@ impl Shim {
     }
 
     fn terminate_members(&mut self) {
+        #[cfg(target_os = "linux")]
+        let spared = self.server_processes();
+        #[cfg(not(target_os = "linux"))]
+        let spared = HashSet::new();
         for member in self.agent_processes() {
-            if self.step.terminated.insert(member) {
+            if !spared.contains(&member) && self.step.terminated.insert(member) {
                 member.signal(libc::SIGTERM);
                 member.signal(libc::SIGCONT);
             }

@@ -290,7 +290,7 @@ fn failed(kind: Kind, message: String) -> SpawnFailure {
     SpawnFailure { kind, message }
 }
 
-fn os_failure(context: &str, error: &io::Error) -> SpawnFailure {
+pub(super) fn os_failure(context: &str, error: &io::Error) -> SpawnFailure {
     let kind = match error.raw_os_error() {
         Some(libc::EAGAIN | libc::ENOMEM | libc::EMFILE | libc::ENFILE) => Kind::NoResources,
         _ => Kind::Other,

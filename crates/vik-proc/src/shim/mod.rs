@@ -33,6 +33,9 @@ mod lifeline;
 mod memory;
 mod owner;
 mod record;
+#[cfg(target_os = "linux")]
+#[expect(clippy::disallowed_methods, reason = "opens a log of Vik's own")]
+mod servers;
 #[expect(clippy::disallowed_methods, reason = "reads files of the kernel")]
 mod tasks;
 #[cfg(target_os = "linux")]
@@ -42,6 +45,7 @@ mod watch;
 mod within;
 
 use std::fs::File;
+use std::io::{self, BufReader};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
@@ -67,6 +71,8 @@ use crate::task_group::TaskGroup;
 #[cfg(target_os = "linux")]
 use self::memory::SharedMemory;
 #[cfg(target_os = "linux")]
+use self::servers::ServerHost;
+#[cfg(target_os = "linux")]
 use self::template::Role;
 #[cfg(target_os = "linux")]
 use self::within::Inside;
@@ -74,11 +80,13 @@ use self::within::Inside;
 /// Runs the shim to its end: the hidden verb `vik __shim`. `main` must call it first, before
 /// threads, logging and command line parsing: it takes over descriptors 0, 3 and 4 and all signals.
 ///
-/// `vik __shim within` is the program that `bwrap` starts in the namespaces of a sandbox, and `vik
-/// __shim template` forks shims.
+/// `vik __shim within` is the program that `bwrap` starts in the namespaces of a sandbox, `vik __shim
+/// template` forks shims, and `vik __shim server` is the shim of a server of an agent.
 pub fn main() -> ExitCode {
     #[cfg_attr(not(target_os = "linux"), expect(unused_mut, reason = "there is no template"))]
     let mut opened = None;
+    #[cfg_attr(not(target_os = "linux"), expect(unused_mut, reason = "there are no servers"))]
+    let mut spec_of_server = None;
     #[cfg(target_os = "linux")]
     match std::env::args_os().nth(2) {
         Some(verb) if verb == within::VERB => return within::main(std::env::args().nth(3)),
@@ -86,13 +94,22 @@ pub fn main() -> ExitCode {
             Role::Shim(places) => opened = places,
             Role::Ended(code) => return code,
         },
+        Some(verb) if verb == servers::VERB => {
+            let number = std::env::args().nth(3).and_then(|number| number.parse().ok());
+            spec_of_server = number.and_then(sys::inherited);
+            if spec_of_server.is_none() {
+                return refuse("only a shim can start it");
+            }
+            sys::reset_priority();
+        }
         _ => {}
     }
     crate::set_non_dumpable();
     let _ = nix::unistd::setsid();
     #[cfg(target_os = "linux")]
     let _ = nix::sys::prctl::set_name(c"vik-shim");
-    let (Some(lifeline), Some(status)) = (sys::inherited(0), sys::inherited(3)) else {
+    let status = sys::inherited(3).filter(|_| spec_of_server.is_none());
+    let (Some(lifeline), true) = (sys::inherited(0), status.is_some() != spec_of_server.is_some()) else {
         return refuse("only the daemon can start it");
     };
     // Only 0, 1 and 2 may reach the agent: neither the status pipe nor the lock.
@@ -103,11 +120,15 @@ pub fn main() -> ExitCode {
     };
     let subreaper = sys::become_subreaper();
     let mut lifeline = Lifeline::new(lifeline);
-    let spec = match lifeline.read_spec() {
+    let read = match spec_of_server {
+        Some(file) => serde_json::from_reader(BufReader::new(File::from(file))).map_err(io::Error::from),
+        None => lifeline.read_spec(),
+    };
+    let spec = match read {
         Ok(spec) => spec,
         // The daemon ended, or cancelled the start, before it sent a spec: nothing was started, and
         // nobody waits for a result.
-        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return ExitCode::SUCCESS,
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return ExitCode::SUCCESS,
         Err(error) => return refuse(&format!("cannot read the command to start: {error}")),
     };
     let own = OwnGroups::read();
@@ -119,13 +140,14 @@ pub fn main() -> ExitCode {
 
 /// Prints an error. Only a daemon of another version or a person at a shell gets it.
 fn refuse(why: &str) -> ExitCode {
-    let _ = nix::unistd::write(std::io::stderr(), format!("vik shim: {why}\n").as_bytes());
+    let _ = nix::unistd::write(io::stderr(), format!("vik shim: {why}\n").as_bytes());
     ExitCode::from(2)
 }
 
 struct Shim {
     spec: ShimSpec,
-    status: OwnedFd,
+    /// The pipe to the daemon; `None` for the shim of a server.
+    status: Option<OwnedFd>,
     /// `None` once the daemon that started this shim has ended.
     lifeline: Option<Lifeline>,
     /// The FIFO for a later daemon; `None` if none may take over.
@@ -152,6 +174,8 @@ struct Shim {
     #[cfg(target_os = "linux")]
     inside: Option<Inside>,
     feed: Option<StdinFeed>,
+    #[cfg(target_os = "linux")]
+    servers: Option<ServerHost>,
     spawn_error: Option<SpawnFailure>,
     cause: Option<Cause>,
     phase: Phase,
@@ -184,7 +208,7 @@ impl Shim {
     fn new(
         spec: ShimSpec,
         own: &OwnGroups,
-        status: OwnedFd,
+        status: Option<OwnedFd>,
         lifeline: Lifeline,
         signals: OwnedFd,
         subreaper: bool,
@@ -208,6 +232,8 @@ impl Shim {
             #[cfg(target_os = "linux")]
             inside: None,
             feed: None,
+            #[cfg(target_os = "linux")]
+            servers: None,
             spawn_error: None,
             cause: None,
             phase: Phase::Running,
@@ -252,14 +278,21 @@ impl Shim {
         }
         self.start_disk_watch();
         let allowed = self.tasks.limit().min(self.limits().tasks());
-        self.task_group = TaskGroup::create(own, me, allowed);
+        // A server is in the group of its agent.
+        if self.status.is_some() {
+            self.task_group = TaskGroup::create(own, me, allowed);
+        }
         let group = self.task_group.as_ref();
         let bounds = Bounds {
             cgroup: self.cgroup.as_ref().and_then(|cgroup| cgroup.open().ok()),
             entrance: group.and_then(|group| group.open_procs().ok()),
             tasks: self.tasks.user_limit(allowed),
         };
-        match launch::launch(&self.spec, opened, bounds) {
+        #[cfg(target_os = "linux")]
+        let ready = self.open_servers();
+        #[cfg(not(target_os = "linux"))]
+        let ready = Ok(());
+        match ready.and_then(|()| launch::launch(&self.spec, opened, bounds)) {
             Ok(launched) => {
                 self.child = Some(launched.pid);
                 self.feed = launched.feed;
@@ -298,6 +331,10 @@ impl Shim {
                 return;
             }
             let feed_at = self.feed.as_ref().and_then(StdinFeed::poll_at);
+            #[cfg(target_os = "linux")]
+            let server_at = self.end_unused_servers(now);
+            #[cfg(not(target_os = "linux"))]
+            let server_at = None;
             let timeout = [
                 self.unreaped.then(Instant::now),
                 self.wake_at(),
@@ -306,6 +343,7 @@ impl Shim {
                 self.check_at,
                 self.disk_check_at,
                 feed_at,
+                server_at,
             ]
             .into_iter()
             .flatten()
@@ -336,11 +374,12 @@ impl Shim {
         }
     }
 
-    fn send_status(&self, status: &Status) {
-        if let Ok(mut line) = serde_json::to_vec(status) {
+    fn send_status(&self, message: &Status) {
+        let Some(status) = &self.status else { return };
+        if let Ok(mut line) = serde_json::to_vec(message) {
             line.push(b'\n');
             let mut remaining = &line[..];
-            while let Ok(written @ 1..) = nix::unistd::write(&self.status, remaining) {
+            while let Ok(written @ 1..) = nix::unistd::write(status, remaining) {
                 remaining = &remaining[written..];
             }
         }
@@ -363,6 +402,10 @@ impl Shim {
         let inside = watch(self.inside.as_ref().and_then(Inside::fd), PollFlags::POLLIN);
         let (feed, feed_for) = self.feed.as_ref().and_then(StdinFeed::poll).unzip();
         let feed = watch(feed, feed_for.unwrap_or(PollFlags::empty()));
+        #[cfg(target_os = "linux")]
+        let server_fds = fds.len();
+        #[cfg(target_os = "linux")]
+        fds.extend(self.servers.iter().flat_map(ServerHost::poll_fds));
         let timeout = timeout.map_or(PollTimeout::NONE, |timeout| {
             // The timeout is rounded up, so that the deadline has passed at the wakeup.
             PollTimeout::try_from(timeout.as_millis().saturating_add(1)).unwrap_or(PollTimeout::MAX)
@@ -375,6 +418,10 @@ impl Shim {
         let (control, owner) = (ready(control), ready(owner));
         #[cfg(target_os = "linux")]
         let inside = ready(inside);
+        #[cfg(target_os = "linux")]
+        let servers: Vec<bool> = (fds[server_fds..].iter())
+            .map(|fd| fd.any().unwrap_or(true))
+            .collect();
         if report {
             self.read_report();
         }
@@ -401,6 +448,8 @@ impl Shim {
         if lifeline || owner || control {
             self.update_orphan_deadline();
         }
+        #[cfg(target_os = "linux")]
+        self.on_server_events(&servers);
     }
 
     fn take_signals(&mut self) {

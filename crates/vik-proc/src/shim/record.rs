@@ -1,7 +1,7 @@
 //! Writes the exit record of a shim.
 
-use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
+use std::{fs, io};
 
 use super::Shim;
 use crate::identity::boot_id;
@@ -41,6 +41,11 @@ impl Shim {
         self.drop_cgroup();
         if let Some(group) = &self.task_group {
             group.remove();
+        }
+        if let (None, Some(failure)) = (&self.status, &self.spawn_error) {
+            // Nobody waits for the record of a server, but its log is read.
+            let line = format!("vik: {}\n", failure.message);
+            let _ = nix::unistd::write(io::stderr(), line.as_bytes());
         }
         self.send_status(&Status::Ended(Box::new(record)));
     }

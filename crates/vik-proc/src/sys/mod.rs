@@ -108,6 +108,14 @@ pub(crate) fn raise_priority() {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
 }
 
+/// Gives this process the usual priority, if that of its parent was raised.
+#[allow(unsafe_code)]
+pub(crate) fn reset_priority() {
+    // SAFETY: plain numbers. Without the privilege, which the parent then had not either, the call
+    // fails and changes nothing.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 0) };
+}
+
 /// Marks descriptors from 3 on close-on-exec one by one. Safe between `fork` and `exec`: no
 /// allocation.
 #[allow(unsafe_code)]

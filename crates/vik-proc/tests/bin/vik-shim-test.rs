@@ -17,6 +17,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigHandler, Signal, raise, signal};
+use vik_proc::servers::CONNECT_VERB;
 use vik_proc::{ProcessId, SHIM_VERB, ShimSpec, StdoutMode, Supervisor};
 
 /// The lifetime of each test process, whatever happens.
@@ -26,6 +27,9 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     if args.first().is_some_and(|arg| arg == SHIM_VERB) {
         return vik_proc::shim::main();
+    }
+    if args.first().is_some_and(|arg| arg == CONNECT_VERB) {
+        return vik_proc::servers::main();
     }
     let mut args = args.iter().map(String::as_str);
     while let Some(arg) = args.next() {

@@ -20,6 +20,8 @@ mod memory;
 #[cfg(target_os = "linux")]
 mod opened;
 mod owners;
+#[cfg(target_os = "linux")]
+mod servers;
 mod starting;
 #[cfg(target_os = "linux")]
 mod storms;

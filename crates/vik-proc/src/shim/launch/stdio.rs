@@ -82,6 +82,10 @@ fn open_stdin(stdin: &Stdin) -> Result<(OwnedFd, Option<StdinFeed>), SpawnFailur
             Ok(null) => Ok((null.into(), None)),
             Err(error) => Err(failed(Kind::BadStdin, format!("cannot open /dev/null: {error}"))),
         },
+        Stdin::Descriptor(number) => match sys::inherited(*number) {
+            Some(descriptor) => Ok((descriptor, None)),
+            None => Err(failed(Kind::BadStdin, "its input is not open".to_owned())),
+        },
         Stdin::File(path) => fed(path, StdinFeed::open(path)),
         Stdin::Follow(path) => fed(path, StdinFeed::follow(path)),
     }

@@ -1,0 +1,103 @@
+//! The side of the agent: copies between its standard streams and a server.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::process::ExitCode;
+
+use nix::errno::Errno;
+use nix::libc;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::stat::Mode;
+
+use super::{Direction, REQUESTS, Request};
+use crate::identity::ProcessId;
+use crate::sys;
+
+/// Connects standard input and output to a server, until one of both ends: the hidden verb `vik
+/// __connect FOLDER NAME`. It needs no secret of the server.
+pub fn main() -> ExitCode {
+    let mut args = std::env::args_os().skip(2);
+    let (Some(folder), Some(server), None) = (args.next(), args.next(), args.next()) else {
+        return fail("only an agent can connect to a server");
+    };
+    let Some(server) = server.to_str() else {
+        return fail("the name of the server is not text");
+    };
+    match run(Path::new(&folder), server) {
+        Ok(0) => fail(&format!(
+            "the server {server} did not start, or has ended without an answer"
+        )),
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => fail(&format!("cannot connect to the server {server}: {error}")),
+    }
+}
+
+fn fail(why: &str) -> ExitCode {
+    let _ = writeln!(io::stderr(), "vik: {why}");
+    ExitCode::FAILURE
+}
+
+/// Returns how many bytes the server has sent.
+fn run(folder: &Path, server: &str) -> io::Result<u64> {
+    let me = ProcessId::current();
+    let request = Request::new(server, format!("{}-{}", me.pid, me.start_time));
+    // Opened for both directions, as there is no reader yet.
+    let mut to_server = create(folder, &request, Direction::Input, true)?;
+    let mut from_server = create(folder, &request, Direction::Output, false)?;
+    send(folder, &request)?;
+    let copy = move || {
+        let _ = io::copy(&mut io::stdin().lock(), &mut to_server);
+    };
+    std::thread::Builder::new().spawn(copy)?;
+    // Until the server has opened it, the pipe would look like one that has ended.
+    let mut fds = [PollFd::new(from_server.as_fd(), PollFlags::POLLIN)];
+    while poll(&mut fds, PollTimeout::NONE) == Err(Errno::EINTR) {}
+    copy_all(&mut from_server)
+}
+
+/// Creates a pipe of the connection and opens it.
+fn create(folder: &Path, request: &Request, direction: Direction, write: bool) -> io::Result<File> {
+    let path = folder.join(request.pipe(direction));
+    nix::unistd::mkfifo(&path, Mode::S_IRUSR | Mode::S_IWUSR)?;
+    let mut options = OpenOptions::new();
+    options.read(true).write(write);
+    let pipe: OwnedFd = options
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW)
+        .open(path)?
+        .into();
+    sys::set_nonblocking(&pipe, false)?;
+    Ok(pipe.into())
+}
+
+fn send(folder: &Path, request: &Request) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    // This fails if no shim reads.
+    let requests = options
+        .write(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW)
+        .open(folder.join(REQUESTS));
+    // A line is short enough to be written as a whole.
+    requests?.write_all(request.line().as_bytes())
+}
+
+/// Copies what the server sends, each piece at once.
+fn copy_all(from_server: &mut File) -> io::Result<u64> {
+    let mut out = io::stdout().lock();
+    let mut bytes = vec![0; 64 * 1024];
+    let mut sum = 0;
+    loop {
+        match from_server.read(&mut bytes) {
+            Ok(0) => return Ok(sum),
+            Ok(length) => {
+                out.write_all(&bytes[..length])?;
+                out.flush()?;
+                sum += length as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
