@@ -38,6 +38,18 @@ pub const COMMON: &[&str] = &[
 /// The prefixes of variables that every agent gets.
 pub const COMMON_PREFIXES: &[&str] = &["LC_", "XDG_"];
 
+/// Returns those of the daemon's variables that every agent gets.
+pub fn common_variables(environment: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let common = environment.iter().filter(|(name, _)| is_common(name));
+    common
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
+fn is_common(name: &str) -> bool {
+    COMMON.contains(&name) || COMMON_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
 /// Builds the environment, with the folder of a private home; `set` has the adapter's variables.
 pub(crate) fn environment(
     driver: &dyn Driver,
@@ -67,11 +79,10 @@ pub(crate) fn environment(
 }
 
 fn allowed(driver: &dyn Driver, name: &str) -> bool {
-    let prefixed = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
-    COMMON.contains(&name)
+    let mut prefixes = driver.provider_prefixes().iter();
+    is_common(name)
         || driver.provider_names().contains(&name)
-        || prefixed(COMMON_PREFIXES)
-        || prefixed(driver.provider_prefixes())
+        || prefixes.any(|prefix| name.starts_with(prefix))
 }
 
 #[cfg(test)]

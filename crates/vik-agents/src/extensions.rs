@@ -71,7 +71,7 @@ fn transport(server: &McpServer) -> Map<String, Value> {
         _ => Map::new(),
     };
     match &server.transport {
-        McpTransport::Stdio { command, env } => {
+        McpTransport::Stdio { command, env, .. } => {
             let (program, args) = command
                 .split_first()
                 .map_or(("", [].as_slice()), |(program, args)| (program.as_str(), args));
@@ -154,7 +154,7 @@ fn codex_table(server: &McpServer, asks: bool) -> String {
     let mut members = Vec::new();
     let mut put = |key: &str, value: String| members.push(format!("{key}={value}"));
     match &server.transport {
-        McpTransport::Stdio { command, env } => {
+        McpTransport::Stdio { command, env, .. } => {
             put("command", toml_string(command.first().map_or("", String::as_str)));
             put("args", toml_list(command.iter().skip(1)));
             if !env.is_empty() {

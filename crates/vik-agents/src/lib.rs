@@ -40,7 +40,7 @@ use vik_core::outcome::{FailureClass, Usage};
 use vik_core::workflow::Runtime;
 
 pub use driver::Driver;
-pub use environment::{COMMON, COMMON_PREFIXES};
+pub use environment::{COMMON, COMMON_PREFIXES, common_variables};
 pub use error::LaunchError;
 pub use extensions::{Extensions, LaunchFile};
 pub use launch::{InputMode, Launch, LaunchContext};

@@ -251,6 +251,22 @@ impl AttemptFiles {
         self.with(".extensions")
     }
 
+    /// Returns the folder of the pipes through which the agent reaches MCP servers with sandboxes of
+    /// their own. It exists only while the agent runs, if it has such servers.
+    pub fn server_pipes(&self) -> PathBuf {
+        self.with(".pipes")
+    }
+
+    /// Returns the folder with one folder for each of these servers. It exists as long as their pipes.
+    pub fn servers_dir(&self) -> PathBuf {
+        self.with(".servers")
+    }
+
+    /// Returns the path of the error output of these servers.
+    pub fn servers_log(&self) -> PathBuf {
+        self.with(".servers.log")
+    }
+
     /// Returns the path of the list of the skills that the agent got.
     pub fn skills(&self) -> PathBuf {
         self.with(".skills.json")

@@ -61,6 +61,10 @@ pub const CODES: &[(&str, &str)] = &[
         "The sandbox of a stage does not permit the address of one of its MCP servers.",
     ),
     (
+        "mcp_sandbox",
+        "An MCP server with `sandbox: own` is used in a stage without a sandbox.",
+    ),
+    (
         "mcp_secret",
         "The command line or a variable of an MCP server contains a secret, or names one.",
     ),

@@ -16,6 +16,7 @@ mod check;
 mod codes;
 mod crosscheck;
 mod decode;
+mod extensions;
 mod file;
 mod http;
 mod intent;

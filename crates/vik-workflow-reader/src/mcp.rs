@@ -1,12 +1,10 @@
-//! `mcp`: the servers whose tools agents can call, and who uses them.
+//! `mcp`: the servers whose tools agents can call.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use schemars::{Schema, SchemaGenerator, json_schema};
-use vik_core::ids::AgentName;
 use vik_core::workflow::{
-    AUTHORIZATION, AgentProfile, HeaderValue, HttpUrl, McpServer, McpTools, McpTransport, Runtime,
-    SandboxNetwork, SandboxPolicy, Stage,
+    AUTHORIZATION, HeaderValue, HttpUrl, McpSandbox, McpServer, McpTools, McpTransport,
 };
 use vik_yaml::{Diagnostic, Kind, Node, join};
 
@@ -14,20 +12,20 @@ use super::amounts::Memory;
 use super::check::Check;
 use super::decode::{Cx, Decode};
 use super::section::section;
-use super::text::{choices, known_names, quoted};
+use super::text::quoted;
 use super::values::{CommandLine, Env, EnvNames, Positive, Text, list, written};
 
 section! {
     /// One MCP server. Exactly one of `command` and `url`.
     struct Mcp: strict;
-    /// The program of the server and its arguments, such as `[npx, -y, my-server]`. The agent starts
-    /// it in its own sandbox, and speaks to it on its standard input and output.
+    /// The program of the server and its arguments, such as `[npx, -y, my-server]`. The agent speaks to
+    /// it on its standard input and output.
     "command" command: defaults CommandLine = Vec::new();
     /// With `command`: variables for the server. The values are in the command line of some agents,
     /// so they must not be secret.
     "env" env: defaults Env = BTreeMap::new();
-    /// Names of secrets of the server. The agent gets each in the variable of the same name, and
-    /// passes it to a `command`; `headers` name it as `${NAME}`. The agent can read it.
+    /// Names of secrets of the server. A `command` gets each in the variable of the same name;
+    /// `headers` name it as `${NAME}`. The agent gets them too, except with `sandbox: own`.
     "secrets" secrets: defaults EnvNames = Vec::new();
     /// The address of a server over HTTP: `https://`, or `http://` with a host of this machine. The
     /// sandbox of each stage with this server must permit the host.
@@ -44,8 +42,9 @@ section! {
     "call_timeout" call_timeout: optional Positive;
     /// The maximum size of a result, such as `64KiB`, at most `1MiB`. Codex ignores it. Default: that of the agent.
     "max_output" max_output: optional Memory;
-    /// Where the server runs: `agent` is the sandbox of the agent.
-    "sandbox" sandbox: optional Place;
+    /// With `command`: where the server runs. `agent` is the sandbox of the agent, which can read the
+    /// secrets of the server; `own` is one of its own, which keeps them from the agent.
+    "sandbox" sandbox: defaults McpSandbox = McpSandbox::Agent;
     instead {
         "args" => "write the arguments after the program: `command: [npx, -y, my-server]`",
         "type" | "transport" => "`command` starts a program, `url` names a server over HTTP",
@@ -152,27 +151,22 @@ impl Decode for ToolNames {
     }
 }
 
-/// The place of a server, of which there is one.
-pub(crate) struct Place;
+impl Decode for McpSandbox {
+    type Value = Self;
 
-impl Decode for Place {
-    type Value = ();
-
-    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<()> {
-        let wanted = "expected `agent`";
-        match cx.scalar(node, "`agent`")?.text.as_str() {
-            "agent" => Some(()),
-            "own" => {
-                let message = "a sandbox of its own is not supported yet";
-                let hint = "the server runs in the sandbox of the agent, which can read its secrets";
-                cx.refuse(cx.error("unknown_value", node, message).hint(hint))
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+        match cx.scalar(node, "`agent` or `own`")?.text.as_str() {
+            "agent" => Some(Self::Agent),
+            "own" => Some(Self::Own),
+            text => {
+                let wanted = "expected `agent` or `own`";
+                cx.refuse_text("unknown_value", node, ("unknown value", text), wanted)
             }
-            text => cx.refuse_text("unknown_value", node, ("unknown value", text), wanted),
         }
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "enum": ["agent"] })
+        json_schema!({ "enum": ["agent", "own"] })
     }
 }
 
@@ -190,8 +184,6 @@ impl Check<'_> {
     fn mcp_server(&mut self, name: &str, server: Mcp) -> Option<McpServer> {
         let path = join("mcp", name);
         let at = |key: &str| join(&path, key);
-        // `agent` is the only place yet.
-        let _ = server.sandbox;
         let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         if name.len() > LONGEST_SERVER || !name.bytes().all(is_plain) {
             let message = format!("invalid name {} of an MCP server", quoted(name));
@@ -237,6 +229,11 @@ impl Check<'_> {
             );
             self.report_at_key(Diagnostic::error("bad_mcp", at(foreign), message).hint("remove it"));
         }
+        if has_url && server.sandbox == McpSandbox::Own {
+            let message = "`sandbox: own` has no effect with `url`: the agent itself sends the headers";
+            let hint = "remove it, or start a server with `command`";
+            self.report(Diagnostic::error("bad_mcp", at("sandbox"), message).hint(hint));
+        }
         let transport = if has_url {
             let url = self.mcp_url(at("url"), server.url?);
             let headers = self.mcp_headers(&at("headers"), server.headers, &server.secrets);
@@ -262,6 +259,7 @@ impl Check<'_> {
             McpTransport::Stdio {
                 command: server.command,
                 env: server.env,
+                sandbox: server.sandbox,
             }
         };
         Some(McpServer {
@@ -347,140 +345,5 @@ impl Check<'_> {
         let hint = "define the value in `secrets`, and list its name in the `secrets` of the server: the server gets it in the \
                     variable of the same name";
         self.report(Diagnostic::error("mcp_secret", path, message).hint(hint));
-    }
-
-    /// Checks who uses which servers and skills. `servers` has the names of all servers.
-    pub(super) fn extensions<'w>(
-        &mut self,
-        servers: &[String],
-        mcp: &BTreeMap<String, McpServer>,
-        agents: &BTreeMap<&AgentName, &'w AgentProfile>,
-        stages: &[&'w Stage],
-    ) {
-        let mut used = BTreeSet::new();
-        for (name, profile) in agents {
-            let path = join("agents", name.as_str());
-            self.extension_lists(
-                &path,
-                Some(profile.runtime),
-                &profile.mcp,
-                &profile.skills,
-                servers,
-            );
-            used.extend(&profile.mcp);
-        }
-        for stage in stages {
-            let path = join("issue.stages", stage.name.as_str());
-            let runtime = agents.get(&stage.agent).map(|profile| profile.runtime);
-            let (own, skills) = (stage.mcp.as_deref(), stage.skills.as_deref());
-            self.extension_lists(
-                &path,
-                runtime,
-                own.unwrap_or_default(),
-                skills.unwrap_or_default(),
-                servers,
-            );
-            used.extend(own.unwrap_or_default());
-            if let Some(profile) = agents.get(&stage.agent) {
-                self.mcp_network(stage, profile, mcp);
-            }
-        }
-        for name in servers {
-            let path = join("mcp", name);
-            if !used.contains(name) {
-                let message = format!("no agent uses the MCP server {}", quoted(name));
-                let hint = format!("add `mcp: [{name}]` to a profile or a stage");
-                self.report_at_key(Diagnostic::warning("unused_mcp", path, message).hint(hint));
-            } else if mcp.get(name).is_some_and(|server| server.tools == McpTools::None)
-                && (self.places.is_absent(&join(&path, "tools"))
-                    || self.places.is_empty_list(&join(&path, "tools")))
-            {
-                let message = format!("agents may call no tool of the MCP server {}", quoted(name));
-                let hint = "list the permitted ones in `tools`, or write `tools: [\"*\"]` for all";
-                self.report_at_key(Diagnostic::warning("mcp_without_tools", path, message).hint(hint));
-            }
-        }
-    }
-
-    fn extension_lists(
-        &mut self,
-        path: &str,
-        runtime: Option<Runtime>,
-        mcp: &[String],
-        skills: &[String],
-        servers: &[String],
-    ) {
-        let known: Vec<&str> = servers.iter().map(String::as_str).collect();
-        for (index, name) in mcp.iter().enumerate() {
-            let at = format!("{path}.mcp.{index}");
-            if !servers.contains(name) {
-                let hint = known_names(name, &known).unwrap_or_else(|| "define servers in `mcp`".to_owned());
-                let message = format!("unknown MCP server {}", quoted(name));
-                self.report(Diagnostic::error("unknown_mcp", at, message).hint(hint));
-            } else if mcp[..index].contains(name) {
-                let message = format!("the MCP server {} is listed twice", quoted(name));
-                self.report(Diagnostic::error("bad_mcp", at, message).hint("remove one of them"));
-            }
-        }
-        let Some(runtime) = runtime.filter(|runtime| !runtime.takes_extensions()) else {
-            return;
-        };
-        for (key, things) in [("mcp", "MCP servers"), ("skills", "skills")] {
-            let is_empty = if key == "mcp" {
-                mcp.is_empty()
-            } else {
-                skills.is_empty()
-            };
-            if !is_empty {
-                let message = format!(
-                    "an agent with the runtime `{}` cannot get {things}",
-                    runtime.as_str()
-                );
-                let able = [Runtime::Codex, Runtime::ClaudeCode, Runtime::Vex].map(Runtime::as_str);
-                let hint = format!("the key applies to {}", choices(able));
-                self.report_at_key(Diagnostic::error("no_extensions", join(path, key), message).hint(hint));
-            }
-        }
-    }
-
-    /// Checks that the sandbox of a stage permits the addresses of its servers.
-    fn mcp_network(&mut self, stage: &Stage, profile: &AgentProfile, mcp: &BTreeMap<String, McpServer>) {
-        let Some(policy) = SandboxPolicy::of(profile, stage) else {
-            return;
-        };
-        for (index, name) in stage.mcp_names(profile).iter().enumerate() {
-            let Some(McpTransport::Http { url, .. }) = mcp.get(name).map(|server| &server.transport) else {
-                continue;
-            };
-            if policy.network.allows(url.host(), url.port()) {
-                continue;
-            }
-            let at = match &stage.mcp {
-                Some(_) => format!("issue.stages.{}.mcp.{index}", stage.name),
-                None => format!("agents.{}.mcp.{index}", stage.agent),
-            };
-            let message = format!(
-                "the sandbox of the stage {} does not permit the host {} of the MCP server {}",
-                quoted(stage.name.as_str()),
-                quoted(url.host()),
-                quoted(name)
-            );
-            let host = if url.host().contains(':') {
-                format!("[{}]", url.host())
-            } else {
-                url.host().to_owned()
-            };
-            let rule = match url.port() {
-                80 | 443 => host,
-                port => format!("{host}:{port}"),
-            };
-            let hint = match policy.network {
-                SandboxNetwork::Hosts(_) => format!("add `{rule}` to `sandbox.network`"),
-                _ => {
-                    format!("write `sandbox: {{network: [\"{rule}\"]}}`, or use the server in another stage")
-                }
-            };
-            self.report(Diagnostic::error("mcp_network", at, message).hint(hint));
-        }
     }
 }

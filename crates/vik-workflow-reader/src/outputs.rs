@@ -242,6 +242,8 @@ impl Check<'_> {
                 .mcp_names(profile)
                 .iter()
                 .filter_map(|name| mcp.get_key_value(name));
+            // The agent gets no secret of a server with a sandbox of its own.
+            let of_servers = of_servers.filter(|(_, settings)| !settings.has_own_sandbox());
             let of_servers = of_servers.flat_map(|(server, settings)| {
                 let listed = settings.secrets.iter().enumerate();
                 listed.map(move |(at, name)| (format!("mcp.{server}.secrets.{at}"), name))

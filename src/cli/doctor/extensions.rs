@@ -18,7 +18,7 @@ pub(super) fn check(host: &Host, workflow: &Workflow) -> Vec<Check> {
         let users: Vec<_> = stages.filter(|stage| uses(workflow, stage, name)).collect();
         if !users.is_empty() {
             checks.push(program(host, name, server, &users));
-            checks.extend(visible_secrets(name, server, &users));
+            checks.extend(secrets(workflow, name, server, &users));
         }
     }
     for stage in &workflow.issue.stages {
@@ -49,6 +49,10 @@ fn program(host: &Host, name: &str, server: &McpServer, users: &[&Stage]) -> Che
         );
         Check::ok(Group::Agents, check.clone(), message)
     };
+    let sandbox = match server.has_own_sandbox() {
+        true => "a sandbox of its own",
+        false => "the sandbox of its agent",
+    };
     let command = match &server.transport {
         McpTransport::Http { url, .. } => return ok(url.host()),
         McpTransport::Stdio { command, .. } => command,
@@ -56,7 +60,7 @@ fn program(host: &Host, name: &str, server: &McpServer, users: &[&Stage]) -> Che
     let wanted = host.program_of_server(command);
     let path = host.environment.get("PATH").unwrap_or_default();
     match probe::find(&wanted, path) {
-        Some(found) => ok(&found.display().to_string()),
+        Some(found) => ok(&format!("{} in {sandbox}", found.display())),
         None => {
             let message = if wanted.contains('/') {
                 format!("the program of the MCP server {name}, {wanted}, is not an executable file")
@@ -92,23 +96,44 @@ pub(super) fn not_listed(workflow: &Workflow, reason: &str) -> Vec<Check> {
     workflow.mcp.keys().filter(is_used).map(check).collect()
 }
 
-/// Returns one check for each secret of a server, which its agents can read.
-fn visible_secrets(name: &str, server: &McpServer, users: &[&Stage]) -> Vec<Check> {
-    let stages: Vec<_> = users.iter().map(|stage| format!("`{}`", stage.name)).collect();
+/// Returns the checks for the secrets of a server: which agents can read each.
+fn secrets(workflow: &Workflow, name: &str, server: &McpServer, users: &[&Stage]) -> Vec<Check> {
+    let gets = |stage: &Stage, secret: &String| {
+        let profile = workflow.agents.get(&stage.agent);
+        profile.is_some_and(|profile| workflow.agent_secrets(profile, stage).contains(secret))
+    };
+    let mut checks = Vec::new();
+    for secret in &server.secrets {
+        let (visible, separate): (Vec<_>, Vec<_>) = users.iter().partition(|stage| gets(stage, secret));
+        let check = |message| Check::ok(Group::Secrets, format!("mcp.{name}.{secret}"), message);
+        if !visible.is_empty() {
+            let agents = agents_of(&visible);
+            checks.push(check(match server.has_own_sandbox() {
+                // The profile or another server gives it to the agent.
+                true => format!(
+                    "{secret} is visible to {agents}, although the MCP server {name} has a sandbox of its own"
+                ),
+                false => format!("{secret} is visible to {agents} through the MCP server {name}"),
+            }));
+        }
+        if !separate.is_empty() {
+            let agents = agents_of(&separate);
+            checks.push(check(format!(
+                "{secret} of the MCP server {name} is not visible to {agents}"
+            )));
+        }
+    }
+    checks
+}
+
+fn agents_of(stages: &[&&Stage]) -> String {
     let noun = if stages.len() == 1 {
         "the stage"
     } else {
         "the stages"
     };
-    let secrets = server.secrets.iter();
-    let visible = secrets.map(|secret| {
-        let message = format!(
-            "{secret} is visible to the agent of {noun} {} through the MCP server {name}",
-            stages.join(", ")
-        );
-        Check::ok(Group::Secrets, format!("mcp.{name}.{secret}"), message)
-    });
-    visible.collect()
+    let names: Vec<_> = stages.iter().map(|stage| format!("`{}`", stage.name)).collect();
+    format!("the agent of {noun} {}", names.join(", "))
 }
 
 /// Checks that the agent of a stage takes what it gets. Loading the workflow checked the skills.
@@ -167,15 +192,17 @@ mcp:
   tickets: {command: [sh, -c, x], secrets: [TOKEN], tools: [list]}
   missing: {command: [./no-such-server], tools: ['*']}
   docs: {url: 'https://docs.example/mcp'}
-secrets: {TOKEN: {env: T}}
+  other: {command: [sh], secrets: [OTHER], tools: [list]}
+  apart: {command: [sh], secrets: [OTHER], tools: [list], sandbox: own}
+secrets: {TOKEN: {env: T}, OTHER: {env: O}}
 agents:
-  coder: {runtime: claude_code, model: m, mcp: [tickets, docs]}
+  coder: {runtime: claude_code, model: m, mcp: [tickets, docs, apart]}
   other: {runtime: claude_code, model: m, mcp: [missing], args: {settings: x}}
 issues: {pull: {command: x}}
 issue:
   stages:
     plan: {when: {state: a}, agent: coder, prompt: p, skills: [skills/review]}
-    work: {when: {state: b}, agent: coder, prompt: p}
+    work: {when: {state: b}, agent: coder, prompt: p, mcp: [tickets, docs, apart, other]}
     last: {when: {state: c}, agent: other, prompt: p}
 ";
 
@@ -193,7 +220,10 @@ issue:
         for expected in [
             "docs: docs.example; agents may call no tool; in plan, work",
             "no-such-server, is not an executable file",
-            "/sh; agents may call list; in plan, work",
+            "/sh in the sandbox of its agent; agents may call list; in plan, work",
+            "/sh in a sandbox of its own; agents may call list; in plan, work",
+            "OTHER of the MCP server apart is not visible to the agent of the stage `plan`",
+            "OTHER is visible to the agent of the stage `work`, although the MCP server apart has a sandbox of its own",
             "TOKEN is visible to the agent of the stages `plan`, `work` through the MCP server tickets",
             "skills of the stage plan: skills/review",
             "`args.settings` cannot be set for runtime `claude_code`",

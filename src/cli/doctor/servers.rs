@@ -204,6 +204,7 @@ impl Starts<'_> {
             // The folder of an agent is not created for its servers.
             agent: None,
             scope: None,
+            scratch: None,
         };
         spec.sandbox = sandbox_of((self.host, host), policy.as_ref(), subject, &mut env)?;
         if let Some(Reads::AllBut { shown, .. }) = spec.sandbox.as_mut().map(|sandbox| &mut sandbox.read) {

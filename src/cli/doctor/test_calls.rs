@@ -281,6 +281,7 @@ impl Probe<'_> {
             workdir: &workdir,
             agent: Some(profile),
             scope: None,
+            scratch: None,
         };
         spec.sandbox = sandbox_of((self.host, &host), policy.as_ref(), subject, &mut env)
             .map_err(|error| failed(&error))?;

@@ -13,7 +13,8 @@ pub const AUTHORIZATION: &str = "authorization";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct McpServer {
     pub transport: McpTransport,
-    /// The names of secrets: variables of the agent, of which a child process gets these.
+    /// The names of secrets: variables of the server, and of its agent unless the server has a
+    /// sandbox of its own.
     #[serde(default)]
     pub secrets: Vec<String>,
     /// The tools that agents may call.
@@ -32,17 +33,30 @@ pub struct McpServer {
 /// How an agent reaches a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum McpTransport {
-    /// A child process of the agent, which speaks on its standard input and output.
+    /// A process that speaks on its standard input and output.
     Stdio {
         /// The program and its arguments.
         command: Vec<String>,
         env: BTreeMap<String, String>,
+        #[serde(default)]
+        sandbox: McpSandbox,
     },
     /// A server over HTTP.
     Http {
         url: HttpUrl,
         headers: BTreeMap<String, HeaderValue>,
     },
+}
+
+/// Where the process of a server runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum McpSandbox {
+    /// As a child of the agent, in its sandbox. The agent gets the secrets of the server.
+    #[default]
+    Agent,
+    /// Beside the agent, in a sandbox of its own. The agent gets no secret of the server.
+    Own,
 }
 
 /// The tools of a server that agents may call, as a list of names or `["*"]`.
@@ -91,6 +105,12 @@ impl McpServer {
     /// Returns the name of the tool for a model, as every agent forms it.
     pub fn model_name(server: &str, tool: &str) -> String {
         format!("mcp__{server}__{tool}")
+    }
+
+    /// Returns whether the server has a sandbox of its own, which keeps its secrets from the agent.
+    pub fn has_own_sandbox(&self) -> bool {
+        let own = McpSandbox::Own;
+        matches!(&self.transport, McpTransport::Stdio { sandbox, .. } if *sandbox == own)
     }
 }
 

@@ -22,7 +22,7 @@ pub use approve::{ApprovePolicy, CallRule};
 pub use diff::{Edit, EditKind, Setting, applied, edits, settings};
 pub use http::Http;
 pub use intent::{OnViolation, ScopeConflicts, StageIntent, TrustPolicy, Untrusted};
-pub use mcp::{AUTHORIZATION, BadUrl, HeaderValue, HttpUrl, McpServer, McpTools, McpTransport};
+pub use mcp::{AUTHORIZATION, BadUrl, HeaderValue, HttpUrl, McpSandbox, McpServer, McpTools, McpTransport};
 pub use model::{
     HandOverRetry, Intake, IssuePolicy, LogFormat, Notifier, NotifyAddress, NotifyChannel, NotifyEvent,
     OnStateChange, Pressure, PromptSource, RemoveWorkspace, Retry, SandboxBackend, SandboxChoice,

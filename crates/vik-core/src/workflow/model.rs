@@ -337,10 +337,11 @@ impl Workflow {
     }
 
     /// Returns the names of the secrets that the agent of a stage gets, each once: those of its
-    /// profile, and those of its servers.
+    /// profile, and those of its servers without a sandbox of their own.
     pub fn agent_secrets(&self, profile: &AgentProfile, stage: &Stage) -> Vec<String> {
         let mut names = profile.secrets.clone();
-        for (_, server) in self.mcp_servers(profile, stage) {
+        let servers = self.mcp_servers(profile, stage);
+        for (_, server) in servers.filter(|(_, server)| !server.has_own_sandbox()) {
             for name in &server.secrets {
                 if !names.contains(name) {
                     names.push(name.clone());

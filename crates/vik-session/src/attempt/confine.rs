@@ -5,8 +5,8 @@ use std::path::Path;
 
 use vik_base::report;
 use vik_core::outcome::FailureClass;
-use vik_core::workflow::{AgentProfile, SandboxPolicy};
-use vik_proc::Sandbox;
+use vik_core::workflow::{AgentProfile, Runtime, SandboxPolicy};
+use vik_proc::{Sandbox, SandboxLimits};
 use vik_store::AttemptFailure;
 
 use super::opened::AttemptContext;
@@ -28,7 +28,34 @@ impl AttemptContext<'_> {
         let Some(policy) = self.sandbox_policy() else {
             return Ok(None);
         };
-        self.confine(&policy, workdir, Some(&self.spec.profile), env)
+        self.describe(&policy, workdir, Some(&self.spec.profile), None, env)
+            .map(Some)
+    }
+
+    /// Returns the sandbox of an MCP server: that of the agent, except that it has neither the
+    /// agent's own files nor the temporary files and caches of the issue, but a folder of its own.
+    pub(super) fn confine_server(
+        &self,
+        policy: &SandboxPolicy,
+        workdir: &Path,
+        folder: &Path,
+        env: &mut BTreeMap<String, String>,
+    ) -> Result<Sandbox, AttemptFailure> {
+        let profile = AgentProfile {
+            runtime: Runtime::Command,
+            command: Vec::new(),
+            env: env.clone(),
+            env_pass: Vec::new(),
+            ..self.spec.profile.clone()
+        };
+        let mut sandbox = self.describe(policy, workdir, Some(&profile), Some(folder), env)?;
+        // The limits of the agent's tree include it. Its own folder is not a part of them.
+        let disk = sandbox.limits.disk;
+        sandbox.limits = SandboxLimits {
+            disk,
+            ..SandboxLimits::default()
+        };
+        Ok(sandbox)
     }
 
     /// Confines a script that runs code which the agent wrote: `verify`, and hooks if the workflow
@@ -50,7 +77,8 @@ impl AttemptContext<'_> {
             _ => self.sandbox_policy(),
         };
         if let Some(policy) = policy.filter(|_| place.runs_agent_code) {
-            place.sandbox = self.confine(&policy, workdir, None, &mut place.env)?;
+            let sandbox = self.describe(&policy, workdir, None, None, &mut place.env)?;
+            place.sandbox = Some(sandbox);
         }
         Ok(())
     }
@@ -75,13 +103,14 @@ impl AttemptContext<'_> {
         counts.collect()
     }
 
-    fn confine(
+    fn describe(
         &self,
         policy: &SandboxPolicy,
         workdir: &Path,
         agent: Option<&AgentProfile>,
+        scratch: Option<&Path>,
         env: &mut BTreeMap<String, String>,
-    ) -> Result<Option<Sandbox>, AttemptFailure> {
+    ) -> Result<Sandbox, AttemptFailure> {
         let start = self.start();
         let subject = SandboxSubject {
             issue: &start.issue.id,
@@ -89,9 +118,9 @@ impl AttemptContext<'_> {
             workdir,
             agent,
             scope: start.intent.scope.as_ref().filter(|_| agent.is_some()),
+            scratch,
         };
-        let sandbox = sandbox::confine(self.host(), policy, subject, env);
-        sandbox.map(Some).map_err(|error| {
+        sandbox::confine(self.host(), policy, subject, env).map_err(|error| {
             let class = match &error {
                 ConfineError::Scratch(_) => FailureClass::Hook,
                 _ => FailureClass::Usage,

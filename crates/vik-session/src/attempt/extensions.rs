@@ -43,7 +43,7 @@ impl AttemptContext<'_> {
             .attempt
             .workflow
             .mcp_servers(profile, stage)
-            .map(|(name, server)| (name.clone(), self.located(server)))
+            .map(|(name, server)| (name.clone(), self.located(name, server)))
             .collect();
         // The workflow may have changed since the attempt was decided on.
         if let Some(name) = stage
@@ -68,8 +68,12 @@ impl AttemptContext<'_> {
         }))
     }
 
-    /// Returns a server with the path of its program.
-    fn located(&self, server: &McpServer) -> McpServer {
+    /// Returns a server as the agent starts it: with the path of its program, or with that of the
+    /// client of a server with a sandbox of its own.
+    fn located(&self, name: &str, server: &McpServer) -> McpServer {
+        if server.has_own_sandbox() {
+            return self.client_of(name, server);
+        }
         let mut server = server.clone();
         if let McpTransport::Stdio { command, .. } = &mut server.transport {
             let program = self.host().program_of_server(command);
@@ -109,9 +113,12 @@ impl AttemptContext<'_> {
         Ok(())
     }
 
-    /// Removes the folder of an agent that has ended.
+    /// Removes the folders of an agent that has ended.
     pub(super) fn remove_extensions(&self) {
-        let _ = std::fs::remove_dir_all(self.files.extensions_dir());
+        let files = self.files;
+        for folder in [files.extensions_dir(), files.server_pipes(), files.servers_dir()] {
+            let _ = std::fs::remove_dir_all(folder);
+        }
     }
 
     /// Returns the section of the prompt that lists the skills, for an agent that has no option for

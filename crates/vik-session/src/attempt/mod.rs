@@ -42,6 +42,7 @@ mod login;
 mod messages;
 mod opened;
 mod outputs;
+mod own_servers;
 mod partial_lines;
 mod prepare;
 mod prepared;

@@ -114,6 +114,7 @@ impl<'a> Prepared<'a> {
         cx.prepare_questions(&mut env, spec.sandbox.as_mut())?;
         if let Some(extensions) = &extensions {
             cx.show_extensions(extensions, &files, spec.sandbox.as_mut())?;
+            scripts.separate_servers(&mut spec)?;
         }
         spec.env = os_env(env);
         spec.stdin = if input.is_open() {
@@ -126,6 +127,8 @@ impl<'a> Prepared<'a> {
         spec.refusals = Some(cx.files.refusals());
         let kept = cx.kept_output();
         (spec.kept, spec.kept_discount) = (kept.files, Some(kept.discount));
+        spec.kept
+            .extend(spec.servers.as_ref().map(|servers| servers.log.clone()));
         spec.orphan_grace = cx.attempt.orphan_grace;
         if spec.orphan_grace.is_zero() {
             spec.control = None;

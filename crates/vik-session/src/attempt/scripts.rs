@@ -314,6 +314,9 @@ impl AttemptContext<'_> {
     /// Resolves the secrets that this attempt needs. From then on they are masked.
     pub(super) async fn resolve_secrets(&self) -> Result<Values, AttemptFailure> {
         let mut names = self.agent_secrets();
+        for (_, server) in self.own_servers() {
+            names.extend_from_slice(&server.secrets);
+        }
         names.extend_from_slice(&self.start().stage.hook_secrets);
         if self.spec.after_create.is_some() {
             names.extend_from_slice(&self.spec.create_secrets);

@@ -47,6 +47,9 @@ pub struct SandboxSubject<'a> {
     /// are opened. The kernel knows no patterns, so the paths themselves are checked at the end of
     /// the attempt.
     pub scope: Option<&'a Scope>,
+    /// The existing folder for temporary files and caches; `None` for that of the issue, which all of
+    /// its agents share.
+    pub scratch: Option<&'a Path>,
 }
 
 /// Why the sandbox of a process cannot be described.
@@ -84,14 +87,15 @@ pub fn confine(
     subject: SandboxSubject<'_>,
     env: &mut BTreeMap<String, String>,
 ) -> Result<Sandbox, ConfineError> {
-    let scratch = host.layout.scratch_dir(subject.issue);
+    let (base, scratch) = match subject.scratch {
+        Some(folder) => (folder, folder.to_owned()),
+        None => (host.layout.root(), host.layout.scratch_dir(subject.issue)),
+    };
     let (tmp, cache) = (scratch.join("tmp"), scratch.join("cache"));
     for folder in [&tmp, &cache] {
         // Earlier attempts could have replaced these folders.
-        let relative = folder
-            .strip_prefix(host.layout.root())
-            .map_err(io::Error::other)?;
-        create_private_dir_below(host.layout.root(), relative)?;
+        let relative = folder.strip_prefix(base).map_err(io::Error::other)?;
+        create_private_dir_below(base, relative)?;
     }
     // A program other than an agent gets the variables of an unknown command.
     let runtime = subject.agent.map_or(Runtime::Command, |profile| profile.runtime);
@@ -254,6 +258,7 @@ pub fn confine_hook(
         workdir,
         agent: None,
         scope: None,
+        scratch: None,
     };
     let wanted = workflow.issue.hooks_in_sandbox.then(SandboxPolicy::default);
     wanted

@@ -26,6 +26,8 @@ fn server_has_a_program_or_an_address() {
     for good in [
         "command: [npx, -y, some-server], tools: [list]",
         "command: [./server], env: {LEVEL: debug}, secrets: [TOKEN], tools: ['*']",
+        "command: [a], secrets: [TOKEN], sandbox: own, tools: [a]",
+        "command: [a], sandbox: agent, tools: [a]",
         "url: 'https://mcp.example.com/mcp', tools: [a]",
         "url: 'http://127.0.0.1:9/mcp', headers: {authorization: 'Bearer ${TOKEN}'}, secrets: [TOKEN], tools: [a]",
         "url: 'http://localhost/mcp', headers: {X-Key: '${TOKEN}', X-Team: core}, secrets: [TOKEN], tools: [a]",
@@ -113,8 +115,13 @@ fn server_has_a_program_or_an_address() {
             "mcp.tickets.headers.a b",
         ),
         (
-            "command: [a], sandbox: own, tools: [a]",
+            "command: [a], sandbox: none, tools: [a]",
             "unknown_value",
+            "mcp.tickets.sandbox",
+        ),
+        (
+            "url: 'https://a', sandbox: own, tools: [a]",
+            "bad_mcp",
             "mcp.tickets.sandbox",
         ),
         (
@@ -232,11 +239,40 @@ fn sandbox_permits_the_address() {
 }
 
 #[test]
+fn own_sandbox_separates_secrets_and_needs_one_for_the_agent() {
+    let text = server("command: [a], secrets: [TOKEN], sandbox: own, tools: [a]");
+    let text = text.replace("    secrets: [TOKEN]\n", "");
+    let workflow = load(&text).workflow.unwrap();
+    let (profile, stage) = (&workflow.agents["codex"], &workflow.issue.stages[0]);
+    assert!(workflow.mcp["tickets"].has_own_sandbox());
+    assert!(workflow.agent_secrets(profile, stage).is_empty());
+    let off = text.replace("    model:", "    sandbox: off\n    model:");
+    let found = load(&off);
+    assert_eq!(codes(&off), [("mcp_sandbox", "agents.codex.mcp.0".to_owned())]);
+    insta::assert_snapshot!(found.render("workflow.yml", false));
+    let of_stage = text.replace(
+        "      agent: codex",
+        "      mcp: [tickets]\n      sandbox: off\n      agent: codex",
+    );
+    assert_eq!(
+        codes(&of_stage),
+        [("mcp_sandbox", "issue.stages.plan.mcp.0".to_owned())]
+    );
+    // A stage with a sandbox may use it although the profile has none.
+    let on = off.replace("      agent: codex", "      sandbox: on\n      agent: codex");
+    assert_eq!(codes(&on), []);
+    let agent = text.replace("sandbox: own, ", "");
+    let (before, after) = (load(&text).workflow.unwrap(), load(&agent).workflow.unwrap());
+    let shown = format!("{:?}", edits(&before, &after));
+    assert!(shown.contains("\"mcp.tickets.sandbox\""), "{shown}");
+}
+
+#[test]
 fn messages_name_place_and_remedy() {
     let text = minimal_with(&[
         (
             "agents:\n",
-            "mcp:\n  a: {command: [x, '--token=${TOKEN}']}\n  b: {url: 'http://example.com/mcp', tools: [a]}\n  c: {command: [x], sandbox: own}\n  \
+            "mcp:\n  a: {command: [x, '--token=${TOKEN}']}\n  b: {url: 'http://example.com/mcp', tools: [a]}\n  c: {command: [x], sandbox: other}\n  \
              d: {url: 'https://d.example:8443', tools: [a]}\nagents:\n",
         ),
         (

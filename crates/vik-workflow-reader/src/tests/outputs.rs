@@ -112,6 +112,22 @@ fn read_only_agent_with_outputs_is_reported() {
 }
 
 #[test]
+fn server_with_a_credential_has_a_sandbox_of_its_own() {
+    let server = |sandbox: &str| {
+        let text = with(COMMENT, "mcp: [hub]", "parallel: false")
+            .document()
+            .text()
+            .to_owned();
+        load(&format!(
+            "{text}secrets: {{S: {{env: GH_TOKEN}}}}\nmcp: {{hub: {{command: [a], secrets: [S], tools: [a], sandbox: {sandbox}}}}}\n"
+        ))
+    };
+    one(&server("agent"), "output_credential", "mcp.hub.secrets.0");
+    let own = server("own");
+    assert_eq!(own.diagnostics, [], "{}", own.render("workflow.yml", false));
+}
+
+#[test]
 fn agent_with_outputs_gets_no_credential() {
     for (profile, path) in [
         ("env: {GITHUB_TOKEN: x}", "agents.codex.env.GITHUB_TOKEN"),
