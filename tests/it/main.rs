@@ -36,6 +36,8 @@ mod offline;
 mod open_files;
 mod output;
 mod outputs;
+#[cfg(target_os = "linux")]
+mod own_servers;
 mod places;
 mod predecessor;
 mod prune;

@@ -69,6 +69,10 @@ pub const OUTPUTS: &str = "VIK_OUTPUTS";
 /// The variable with the path of the file for a question to a person.
 pub const QUESTIONS: &str = "VIK_QUESTIONS";
 
+/// The variable with the path of the folder of pipes through which clients reach MCP servers outside
+/// of the sandbox.
+pub const SERVERS: &str = "VIK_SERVERS";
+
 /// Returns every tool, in the order in which the model sees them. `load_skill` is only of use with
 /// skills.
 fn entries() -> Vec<(Entry, ToolDefinition)> {

@@ -31,7 +31,7 @@ pub fn main() -> ExitCode {
             "the server {server} did not start, or has ended without an answer"
         )),
         Ok(_) => ExitCode::SUCCESS,
-        Err(error) => fail(&format!("cannot connect to the server {server}: {error}")),
+        Err((what, error)) => fail(&format!("cannot connect to the server {server}: {what}: {error}")),
     }
 }
 
@@ -41,21 +41,29 @@ fn fail(why: &str) -> ExitCode {
 }
 
 /// Returns how many bytes the server has sent.
-fn run(folder: &Path, server: &str) -> io::Result<u64> {
+///
+/// # Errors
+/// With what has failed.
+fn run(folder: &Path, server: &str) -> Result<u64, (&'static str, io::Error)> {
+    let failed = |what| move |error| (what, error);
     let me = ProcessId::current();
     let request = Request::new(server, format!("{}-{}", me.pid, me.start_time));
     // Opened for both directions, as there is no reader yet.
-    let mut to_server = create(folder, &request, Direction::Input, true)?;
-    let mut from_server = create(folder, &request, Direction::Output, false)?;
-    send(folder, &request)?;
+    let mut to_server =
+        create(folder, &request, Direction::Input, true).map_err(failed("cannot create a pipe"))?;
+    let mut from_server =
+        create(folder, &request, Direction::Output, false).map_err(failed("cannot create a pipe"))?;
+    send(folder, &request).map_err(failed("the attempt does not answer"))?;
     let copy = move || {
         let _ = io::copy(&mut io::stdin().lock(), &mut to_server);
     };
-    std::thread::Builder::new().spawn(copy)?;
+    std::thread::Builder::new()
+        .spawn(copy)
+        .map_err(failed("cannot start a thread"))?;
     // Until the server has opened it, the pipe would look like one that has ended.
     let mut fds = [PollFd::new(from_server.as_fd(), PollFlags::POLLIN)];
     while poll(&mut fds, PollTimeout::NONE) == Err(Errno::EINTR) {}
-    copy_all(&mut from_server)
+    copy_all(&mut from_server).map_err(failed("cannot copy"))
 }
 
 /// Creates a pipe of the connection and opens it.

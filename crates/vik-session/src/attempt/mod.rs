@@ -75,6 +75,7 @@ pub use live::{Facts, Live, LivePhase, Steering, StopStep, Stopping, Waiting, Wa
 pub use login::read_login;
 pub use opened::Attempt;
 pub use outputs::sample as sample_output;
+pub use own_servers::SERVERS;
 #[cfg(test)]
 pub(crate) use questions::read_question_file;
 pub use questions::{file as question_file, section as question_section};

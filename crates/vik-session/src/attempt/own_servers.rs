@@ -16,6 +16,10 @@ use super::opened::{AttemptContext, broken};
 use super::scripts::ScriptRunner;
 use crate::host::os_env;
 
+/// The variable of the agent with the folder of the pipes to its servers: an agent that confines its
+/// children itself has to let them write there.
+pub const SERVERS: &str = "VIK_SERVERS";
+
 /// The variable with the path of the workspace, as the working directory is another one.
 const WORKSPACE: &str = "VIK_WORKSPACE";
 
@@ -48,7 +52,11 @@ impl AttemptContext<'_> {
 impl ScriptRunner<'_> {
     /// Gives the shim of the agent the servers with sandboxes of their own, and lets the sandbox of
     /// the agent create the pipes of a connection.
-    pub(super) fn separate_servers(&self, spec: &mut ShimSpec) -> Result<(), AttemptFailure> {
+    pub(super) fn separate_servers(
+        &self,
+        spec: &mut ShimSpec,
+        agent_env: &mut BTreeMap<String, String>,
+    ) -> Result<(), AttemptFailure> {
         let cx = self.cx;
         let mut servers = cx.own_servers().peekable();
         if servers.peek().is_none() {
@@ -77,6 +85,7 @@ impl ScriptRunner<'_> {
             Ok((name.clone(), self.server(name, server, &workdir, folder, agent)?))
         });
         let programs = programs.collect::<Result<_, AttemptFailure>>()?;
+        agent_env.insert(SERVERS.to_owned(), pipes.to_string_lossy().into_owned());
         spec.servers = Some(Servers {
             folder: pipes,
             log: cx.files.servers_log(),

@@ -114,7 +114,7 @@ impl<'a> Prepared<'a> {
         cx.prepare_questions(&mut env, spec.sandbox.as_mut())?;
         if let Some(extensions) = &extensions {
             cx.show_extensions(extensions, &files, spec.sandbox.as_mut())?;
-            scripts.separate_servers(&mut spec)?;
+            scripts.separate_servers(&mut spec, &mut env)?;
         }
         spec.env = os_env(env);
         spec.stdin = if input.is_open() {

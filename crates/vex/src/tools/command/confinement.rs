@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use vik_proc::{DEVICES, Fence, Sandbox, repository_of};
 
-use crate::tools::{OUTPUTS, Permission, QUESTIONS};
+use crate::tools::{OUTPUTS, Permission, QUESTIONS, SERVERS};
 
 /// The confinement of all commands of a run; created when it is first needed.
 #[derive(Debug)]
@@ -28,6 +28,9 @@ impl Confinement {
     pub(crate) fn new(permission: Permission, root: &Path, more: &[PathBuf]) -> Self {
         let mut writable: Vec<PathBuf> = DEVICES.iter().map(PathBuf::from).collect();
         writable.push(std::env::temp_dir());
+        // A client of a server writes to a pipe and to nothing else, whatever the permission is.
+        let pipes = std::env::var_os(SERVERS).map(PathBuf::from);
+        writable.extend(pipes.filter(|folder| folder.is_absolute() && folder.is_dir()));
         if permission == Permission::WorkspaceWrite {
             writable.push(root.to_owned());
             writable.extend(repository_of(root));

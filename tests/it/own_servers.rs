@@ -1,0 +1,239 @@
+//! MCP servers with sandboxes of their own: the agent gets their tools, and none of their secrets.
+
+use std::path::Path;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use vik_testkit::bins::mcp_server;
+use vik_testkit::server::ModelServer;
+
+use crate::support::*;
+
+/// The secret, which no other test has.
+const SECRET: &str = "a-secret-of-an-own-server";
+
+/// A program that answers as Codex. It takes the command of the server from its arguments, as Codex
+/// does, calls tools of the server, and searches for its secret.
+const CODEX: &str = r#"#!/bin/sh
+cat > prompt.txt
+printf '%s\n' "$@" > args.txt
+env > env.txt
+table=$(grep '^mcp_servers.tickets=' args.txt)
+vik=$(printf %s "$table" | sed 's/.*{command="\([^"]*\)".*/\1/')
+pipes=$(printf %s "$table" | sed 's/.*args=\["__connect","\([^"]*\)","tickets"\].*/\1/')
+call() {
+  echo '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}'
+  echo '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"'$1'","arguments":{"name":"TICKETS_TOKEN"}}}'
+  while ! [ -e "$2" ]; do sleep 0.01; done
+}
+call die / | "$vik" __connect "$pipes" tickets > first.txt
+call env searched | "$vik" __connect "$pipes" tickets | sed 's/a-secret.*server/the secret/' > second.txt &
+while ! grep -q 'the secret' second.txt; do sleep 0.01; done
+cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2> /dev/null | tr '\0' '\n' > seen.txt
+for found in $(ls -d /proc/[0-9]*); do
+  cat $found/environ > /dev/null 2>&1 && echo ${found#/proc/} >> readable.txt
+done
+find "$pipes" > pipes.txt
+touch ready
+while ! [ -e go ]; do sleep 0.01; done
+touch searched
+wait
+echo '{"type":"thread.started","thread_id":"01a1ffcd-34e9-78d1-bc6d-b647a491f028"}'
+echo '{"type":"turn.started"}'
+echo '{"type":"item.completed","item":{"id":"1","type":"agent_message","text":"Done."}}'
+echo '{"type":"turn.completed","usage":{"input_tokens":1,"cached_input_tokens":0,"output_tokens":1}}'
+"#;
+
+/// A program that connects to its server and waits.
+const WAITING: &str = r#"#!/bin/sh
+pipes=$(printf '%s\n' "$@" | sed -n 's/^mcp_servers.*args=\["__connect","\([^"]*\)","tickets"\].*/\1/p')
+sleep 600 | vik __connect "$pipes" tickets &
+touch up
+wait
+"#;
+
+/// A server that ignores the end of its input and signals, and leaves a process behind.
+const DEAF: &str = "trap '' INT TERM; setsid sh -c 'trap \"\" INT TERM; while :; do sleep 1; done' & \
+                    touch $VIK_WORKSPACE/server-up; while :; do sleep 1; done";
+
+fn world(program: &str, command: &Value) -> World {
+    let world = World::new(&[("1", "todo")]);
+    let agent = world.env.work().join("agent.sh");
+    std::fs::write(&agent, program).unwrap();
+    make_executable(&agent);
+    world
+        .set(
+            "/agents/a",
+            json!({"runtime": "codex", "model": "m", "command": ["./agent.sh"], "mcp": ["tickets"],
+                   "sandbox": {"network": "off"}}),
+        )
+        .set("/secrets/TICKETS_TOKEN", json!({"env": "SOURCE"}))
+        .set(
+            "/mcp/tickets",
+            json!({"command": command, "env": {"LEVEL": "debug"}, "secrets": ["TICKETS_TOKEN"], "tools": ["env"],
+                   "sandbox": "own"}),
+        )
+}
+
+fn make_executable(path: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Waits until the workspace has a file.
+#[track_caller]
+fn wait_for_file(world: &World, name: &str) {
+    eventually("the daemon runs", || world.status().is_some());
+    let exists = || !world.sessions("1").is_empty() && world.workspace("1").join(name).exists();
+    eventually(name, exists);
+}
+
+/// Returns the processes that have the secret in their environment.
+fn processes_with_the_secret() -> Vec<i32> {
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let entry = format!("TICKETS_TOKEN={SECRET}");
+    pids.filter(|pid| {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment
+            .split(|byte| *byte == 0)
+            .any(|own| own == entry.as_bytes())
+    })
+    .collect()
+}
+
+/// Returns the files below a folder that contain the secret.
+fn files_with_the_secret(folder: &Path) -> Vec<String> {
+    let done = std::process::Command::new("grep")
+        .args(["-rl", "--devices=skip", SECRET])
+        .arg(folder)
+        .output()
+        .unwrap();
+    let found = String::from_utf8(done.stdout).unwrap();
+    found.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn agent_gets_the_tools_and_not_the_secret() {
+    let world = world(CODEX, &json!([mcp_server()]));
+    let running = world.start_with(&["run", "--once"], &[("SOURCE", SECRET)]);
+    let file = |name| world.workspace_file("1", name);
+    wait_for_file(&world, "ready");
+    // The control for the agent: the server has the secret, and this unconfined process finds it.
+    let servers = processes_with_the_secret();
+    assert_eq!(servers.len(), 1, "{servers:?}");
+    let program = std::fs::read_link(format!("/proc/{}/exe", servers[0])).unwrap();
+    assert_eq!(program, mcp_server());
+    let readable = file("readable.txt");
+    assert!(
+        !readable.lines().any(|pid| pid == servers[0].to_string()),
+        "{readable}"
+    );
+    assert_eq!(files_with_the_secret(world.env.path("").as_path()), [""; 0]);
+    let session = world.session("1");
+    assert!(session.file(".pipes").join("requests").exists());
+    std::fs::write(world.workspace("1").join("go"), "").unwrap();
+    running.done().expect(0);
+    session.expect("succeeded", None);
+    // The first one died in a call, and the second one was started for the next connection.
+    assert_contains(file("first.txt"), "\"id\":1");
+    assert!(!file("first.txt").contains("\"id\":2"));
+    assert_contains(file("second.txt"), "the secret");
+    assert_contains(file("args.txt"), "enabled_tools=[\"env\"]");
+    for name in ["args.txt", "env.txt", "seen.txt"] {
+        let text = file(name);
+        assert!(
+            !text.contains(SECRET) && !text.contains("TICKETS_TOKEN"),
+            "{name}: {text}"
+        );
+    }
+    assert_contains(session.text(".servers.log"), "out of memory");
+    for folder in [".pipes", ".servers"] {
+        assert!(!session.file(folder).exists(), "{folder}");
+    }
+    world.env.assert_nothing_left();
+}
+
+#[test]
+fn no_server_survives_cancel_and_a_killed_shim() {
+    for end in ["cancel", "shim"] {
+        let mut world = world(WAITING, &json!(["sh", "-c", DEAF])).attempts(1);
+        world.put("/agents/a/mcp", json!(["tickets"]));
+        let daemon = world.start_with(&["run"], &[("SOURCE", SECRET)]);
+        eventually("the server runs", || {
+            world.workspace("1").join("server-up").exists()
+        });
+        if end == "cancel" {
+            world.vik(&["cancel", "1"]).expect(0);
+        } else {
+            let census: Value = serde_json::from_str(&world.session("1").text(".census")).unwrap();
+            let shim = i32::try_from(census["shim"]["pid"].as_i64().unwrap()).unwrap();
+            kill(Pid::from_raw(shim), Signal::SIGKILL).unwrap();
+        }
+        eventually("the attempt has ended", || {
+            world.runs().iter().any(|run| !run["outcome"].is_null())
+        });
+        daemon.stop().expect(0);
+        world.env.assert_nothing_left();
+    }
+}
+
+/// The agent could replace such a program, and would get the secret with it.
+#[test]
+fn program_that_the_agent_can_write_is_not_started() {
+    let world = world(WAITING, &json!(["./shared/server.sh"])).attempts(1);
+    let shared = world.env.work().join("shared");
+    std::fs::create_dir(&shared).unwrap();
+    std::fs::write(shared.join("server.sh"), "#!/bin/sh\n").unwrap();
+    make_executable(&shared.join("server.sh"));
+    let world = world.set("/agents/a/sandbox/write", json!([shared]));
+    world.start_with(&["run", "--once"], &[("SOURCE", SECRET)]).done();
+    let ended = world.session("1").expect("failed", Some("usage"));
+    assert_contains(ended["reason"].to_string(), "which its agent can write");
+}
+
+/// The built-in agent reaches a server through the pipes as it does a child.
+#[test]
+fn vex_calls_a_tool_of_an_own_server() {
+    let call = |name: &str, input: Value| json!({"call": {"name": name, "input": input}});
+    let script = json!([
+        {"tools": [call("mcp__tickets__env", json!({"name": "TICKETS_TOKEN"}))]},
+        {"text": "I have called the tool.", "expect": SECRET}
+    ]);
+    let server = ModelServer::start_json(script).unwrap();
+    let mut world = World::new(&[("1", "todo")])
+        .set(
+            "/agents/a",
+            json!({"runtime": "vex", "model": "scripted", "provider": "house", "mcp": ["tickets"], "sandbox": "on",
+                   "env": {"HOUSE_KEY": "sk-scripted"}}),
+        )
+        .set("/secrets/TICKETS_TOKEN", json!({"env": "SOURCE"}))
+        .set(
+            "/mcp/tickets",
+            json!({"command": [mcp_server()], "secrets": ["TICKETS_TOKEN"], "tools": ["env"], "sandbox": "own"}),
+        )
+        .work("prompt", json!("Do the task."))
+        .attempts(1);
+    let home = world.env.home().join("vex");
+    std::fs::create_dir_all(&home).unwrap();
+    let settings = format!(
+        "[providers.house]\nprotocol = \"chat\"\nbase_url = \"{}\"\napi_key_env = \"HOUSE_KEY\"\n",
+        server.v1()
+    );
+    std::fs::write(home.join("config.toml"), settings).unwrap();
+    world.put("/agents/a/env/VEX_HOME", json!(home));
+    world
+        .start_with(&["run", "--once"], &[("SOURCE", SECRET)])
+        .done()
+        .expect(0);
+    assert_eq!(server.failures(), [""; 0]);
+    let session = world.session("1");
+    session.expect("succeeded", None);
+    let results = session.of_kind("tool_result");
+    assert!(
+        !results[0]["output"].to_string().contains(SECRET),
+        "the value is masked: {results:?}"
+    );
+    world.env.assert_nothing_left();
+}
