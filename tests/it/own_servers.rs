@@ -10,8 +10,10 @@ use vik_testkit::server::ModelServer;
 
 use crate::support::*;
 
-/// The secret, which no other test has.
-const SECRET: &str = "a-secret-of-an-own-server";
+/// Returns the secret, which no other test has.
+fn secret() -> String {
+    format!("a-secret-of-{}-server", std::process::id())
+}
 
 /// A program that answers as Codex. It takes the command of the server from its arguments, as Codex
 /// does, calls tools of the server, and searches for its secret.
@@ -28,7 +30,7 @@ call() {
   while ! [ -e "$2" ]; do sleep 0.01; done
 }
 call die / | "$vik" __connect "$pipes" tickets > first.txt
-call env searched | "$vik" __connect "$pipes" tickets | sed 's/a-secret.*server/the secret/' > second.txt &
+call env searched | "$vik" __connect "$pipes" tickets | sed -u 's/a-secret.*server/the secret/' > second.txt &
 while ! grep -q 'the secret' second.txt; do sleep 0.01; done
 cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2> /dev/null | tr '\0' '\n' > seen.txt
 for found in $(ls -d /proc/[0-9]*); do
@@ -84,8 +86,11 @@ fn make_executable(path: &Path) {
 /// Waits until the workspace has a file.
 #[track_caller]
 fn wait_for_file(world: &World, name: &str) {
-    eventually("the daemon runs", || world.status().is_some());
-    let exists = || !world.sessions("1").is_empty() && world.workspace("1").join(name).exists();
+    let homes = world.env.work().join("home/workflows");
+    let exists = || {
+        let has_home = list(&homes).iter().any(|path| path.is_dir());
+        has_home && world.workspace("1").join(name).exists()
+    };
     eventually(name, exists);
 }
 
@@ -93,7 +98,7 @@ fn wait_for_file(world: &World, name: &str) {
 fn processes_with_the_secret() -> Vec<i32> {
     let all = std::fs::read_dir("/proc").unwrap().flatten();
     let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let entry = format!("TICKETS_TOKEN={SECRET}");
+    let entry = format!("TICKETS_TOKEN={}", secret());
     pids.filter(|pid| {
         let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         environment
@@ -106,7 +111,7 @@ fn processes_with_the_secret() -> Vec<i32> {
 /// Returns the files below a folder that contain the secret.
 fn files_with_the_secret(folder: &Path) -> Vec<String> {
     let done = std::process::Command::new("grep")
-        .args(["-rl", "--devices=skip", SECRET])
+        .args(["-rl", "--devices=skip", &secret()])
         .arg(folder)
         .output()
         .unwrap();
@@ -117,7 +122,7 @@ fn files_with_the_secret(folder: &Path) -> Vec<String> {
 #[test]
 fn agent_gets_the_tools_and_not_the_secret() {
     let world = world(CODEX, &json!([mcp_server()]));
-    let running = world.start_with(&["run", "--once"], &[("SOURCE", SECRET)]);
+    let running = world.start_with(&["run", "--once"], &[("SOURCE", &secret())]);
     let file = |name| world.workspace_file("1", name);
     wait_for_file(&world, "ready");
     // The control for the agent: the server has the secret, and this unconfined process finds it.
@@ -144,7 +149,7 @@ fn agent_gets_the_tools_and_not_the_secret() {
     for name in ["args.txt", "env.txt", "seen.txt"] {
         let text = file(name);
         assert!(
-            !text.contains(SECRET) && !text.contains("TICKETS_TOKEN"),
+            !text.contains(&secret()) && !text.contains("TICKETS_TOKEN"),
             "{name}: {text}"
         );
     }
@@ -158,17 +163,17 @@ fn agent_gets_the_tools_and_not_the_secret() {
 #[test]
 fn no_server_survives_cancel_and_a_killed_shim() {
     for end in ["cancel", "shim"] {
-        let mut world = world(WAITING, &json!(["sh", "-c", DEAF])).attempts(1);
-        world.put("/agents/a/mcp", json!(["tickets"]));
-        let daemon = world.start_with(&["run"], &[("SOURCE", SECRET)]);
-        eventually("the server runs", || {
-            world.workspace("1").join("server-up").exists()
-        });
+        let world = world(WAITING, &json!(["sh", "-c", DEAF])).attempts(1);
+        let daemon = world.start_with(&["run"], &[("SOURCE", &secret())]);
+        wait_for_file(&world, "server-up");
         if end == "cancel" {
             world.vik(&["cancel", "1"]).expect(0);
         } else {
-            let census: Value = serde_json::from_str(&world.session("1").text(".census")).unwrap();
-            let shim = i32::try_from(census["shim"]["pid"].as_i64().unwrap()).unwrap();
+            let parent = |pid: i32| stat_fields(pid)[1].parse::<i32>().unwrap();
+            let mut shim = processes_with_the_secret()[0];
+            while parent(shim) != daemon.pid() {
+                shim = parent(shim);
+            }
             kill(Pid::from_raw(shim), Signal::SIGKILL).unwrap();
         }
         eventually("the attempt has ended", || {
@@ -188,7 +193,9 @@ fn program_that_the_agent_can_write_is_not_started() {
     std::fs::write(shared.join("server.sh"), "#!/bin/sh\n").unwrap();
     make_executable(&shared.join("server.sh"));
     let world = world.set("/agents/a/sandbox/write", json!([shared]));
-    world.start_with(&["run", "--once"], &[("SOURCE", SECRET)]).done();
+    world
+        .start_with(&["run", "--once"], &[("SOURCE", &secret())])
+        .done();
     let ended = world.session("1").expect("failed", Some("usage"));
     assert_contains(ended["reason"].to_string(), "which its agent can write");
 }
@@ -199,7 +206,7 @@ fn vex_calls_a_tool_of_an_own_server() {
     let call = |name: &str, input: Value| json!({"call": {"name": name, "input": input}});
     let script = json!([
         {"tools": [call("mcp__tickets__env", json!({"name": "TICKETS_TOKEN"}))]},
-        {"text": "I have called the tool.", "expect": SECRET}
+        {"text": "I have called the tool.", "expect": secret()}
     ]);
     let server = ModelServer::start_json(script).unwrap();
     let mut world = World::new(&[("1", "todo")])
@@ -224,7 +231,7 @@ fn vex_calls_a_tool_of_an_own_server() {
     std::fs::write(home.join("config.toml"), settings).unwrap();
     world.put("/agents/a/env/VEX_HOME", json!(home));
     world
-        .start_with(&["run", "--once"], &[("SOURCE", SECRET)])
+        .start_with(&["run", "--once"], &[("SOURCE", &secret())])
         .done()
         .expect(0);
     assert_eq!(server.failures(), [""; 0]);
@@ -232,7 +239,7 @@ fn vex_calls_a_tool_of_an_own_server() {
     session.expect("succeeded", None);
     let results = session.of_kind("tool_result");
     assert!(
-        !results[0]["output"].to_string().contains(SECRET),
+        !results[0]["output"].to_string().contains(&secret()),
         "the value is masked: {results:?}"
     );
     world.env.assert_nothing_left();
