@@ -5,9 +5,12 @@ use std::path::Path;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
+use vik_testkit::RealAgent;
 use vik_testkit::bins::mcp_server;
 use vik_testkit::server::ModelServer;
 
+use crate::backends::{ELSEWHERE, has_bubblewrap};
+use crate::real_agents::Real;
 use crate::support::*;
 
 /// Returns the secret, which no other test has.
@@ -60,7 +63,10 @@ const DEAF: &str = "trap '' INT TERM; setsid sh -c 'trap \"\" INT TERM; while :;
                     touch $VIK_WORKSPACE/server-up; while :; do sleep 1; done";
 
 fn world(program: &str, command: &Value) -> World {
-    let world = World::new(&[("1", "todo")]);
+    with_server(World::new(&[("1", "todo")]), program, command)
+}
+
+fn with_server(world: World, program: &str, command: &Value) -> World {
     let agent = world.env.work().join("agent.sh");
     std::fs::write(&agent, program).unwrap();
     make_executable(&agent);
@@ -121,7 +127,29 @@ fn files_with_the_secret(folder: &Path) -> Vec<String> {
 
 #[test]
 fn agent_gets_the_tools_and_not_the_secret() {
-    let world = world(CODEX, &json!([mcp_server()]));
+    gets_the_tools_and_not_the_secret(world(CODEX, &json!([mcp_server()])));
+}
+
+#[test]
+fn agent_in_namespaces_gets_the_tools_and_not_the_secret() {
+    if !has_bubblewrap() {
+        return;
+    }
+    let world = World::below(Path::new(ELSEWHERE), &[("1", "todo")]);
+    let mut world = with_server(world, CODEX, &json!([mcp_server()]));
+    world.put("/agents/a/sandbox/backend", json!("bubblewrap"));
+    gets_the_tools_and_not_the_secret(world);
+}
+
+/// A list of hosts needs a network namespace and a proxy for the agent and for its server.
+#[test]
+fn agent_with_a_list_of_hosts_gets_the_tools_and_not_the_secret() {
+    let mut world = world(CODEX, &json!([mcp_server()]));
+    world.put("/agents/a/sandbox/network", json!(["example.invalid"]));
+    gets_the_tools_and_not_the_secret(world);
+}
+
+fn gets_the_tools_and_not_the_secret(world: World) {
     let running = world.start_with(&["run", "--once"], &[("SOURCE", &secret())]);
     let file = |name| world.workspace_file("1", name);
     wait_for_file(&world, "ready");
@@ -243,4 +271,43 @@ fn vex_calls_a_tool_of_an_own_server() {
         "the value is masked: {results:?}"
     );
     world.env.assert_nothing_left();
+}
+
+// --- the real agents
+
+/// The server alone decides to return its secret, and proves with it that it is the one beside the
+/// agent.
+fn real_agent_calls_it(agent: RealAgent) {
+    let input = json!({"name": "SERVER_TOKEN"});
+    let call = match agent {
+        RealAgent::Codex => json!({"call": {"name": "env", "namespace": "mcp__apart", "input": input}}),
+        RealAgent::Claude => json!({"call": {"name": "mcp__apart__env", "input": input}}),
+    };
+    let script = json!([{"tools": [call]}, {"text": "Finished.", "expect": secret()}]);
+    let Some(mut real) = Real::new(agent, script) else {
+        return;
+    };
+    real.world.put("/secrets/SERVER_TOKEN", json!({"env": "SOURCE"}));
+    real.world.put(
+        "/mcp/apart",
+        json!({"command": [mcp_server()], "secrets": ["SERVER_TOKEN"], "tools": ["env"], "sandbox": "own"}),
+    );
+    real.world.put("/issue/stages/work/mcp", json!(["apart"]));
+    real.world
+        .start_with(&["run", "--once"], &[("SOURCE", &secret())])
+        .done()
+        .expect(0);
+    real.close();
+    real.world.session("1").expect("succeeded", None);
+    real.world.env.assert_nothing_left();
+}
+
+#[test]
+fn codex_calls_a_tool_of_an_own_server() {
+    real_agent_calls_it(RealAgent::Codex);
+}
+
+#[test]
+fn claude_code_calls_a_tool_of_an_own_server() {
+    real_agent_calls_it(RealAgent::Claude);
 }

@@ -12,7 +12,7 @@ use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::Mode;
 
-use super::{Direction, REQUESTS, Request};
+use super::{ACCEPTED, Direction, REQUESTS, Request};
 use crate::identity::ProcessId;
 use crate::sys;
 
@@ -27,9 +27,7 @@ pub fn main() -> ExitCode {
         return fail("the name of the server is not text");
     };
     match run(Path::new(&folder), server) {
-        Ok(0) => fail(&format!(
-            "the server {server} did not start, or has ended without an answer"
-        )),
+        Ok(0) => fail(&format!("the server {server} has ended without an answer")),
         Ok(_) => ExitCode::SUCCESS,
         Err((what, error)) => fail(&format!("cannot connect to the server {server}: {what}: {error}")),
     }
@@ -54,16 +52,30 @@ fn run(folder: &Path, server: &str) -> Result<u64, (&'static str, io::Error)> {
     let mut from_server =
         create(folder, &request, Direction::Output, false).map_err(failed("cannot create a pipe"))?;
     send(folder, &request).map_err(failed("the attempt does not answer"))?;
+    if !is_accepted(&mut from_server).map_err(failed("cannot read the answer"))? {
+        return Err(("it was refused", io::Error::other("its log has the reason")));
+    }
     let copy = move || {
-        let _ = io::copy(&mut io::stdin().lock(), &mut to_server);
+        let _ = copy_all(&mut io::stdin().lock(), &mut to_server);
     };
     std::thread::Builder::new()
         .spawn(copy)
         .map_err(failed("cannot start a thread"))?;
-    // Until the server has opened it, the pipe would look like one that has ended.
+    copy_all(&mut from_server, &mut io::stdout().lock()).map_err(failed("cannot copy"))
+}
+
+/// Waits until the shim has opened the pipes, and returns whether it starts the server. Before that,
+/// the input would be lost if this process closed it.
+fn is_accepted(from_server: &mut File) -> io::Result<bool> {
+    // Until the shim has opened it, the pipe would look like one that has ended.
     let mut fds = [PollFd::new(from_server.as_fd(), PollFlags::POLLIN)];
     while poll(&mut fds, PollTimeout::NONE) == Err(Errno::EINTR) {}
-    copy_all(&mut from_server).map_err(failed("cannot copy"))
+    let mut answer = [0; ACCEPTED.len()];
+    match from_server.read_exact(&mut answer) {
+        Ok(()) => Ok(answer == ACCEPTED),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Creates a pipe of the connection and opens it.
@@ -91,17 +103,16 @@ fn send(folder: &Path, request: &Request) -> io::Result<()> {
     requests?.write_all(request.line().as_bytes())
 }
 
-/// Copies what the server sends, each piece at once.
-fn copy_all(from_server: &mut File) -> io::Result<u64> {
-    let mut out = io::stdout().lock();
+/// Copies all bytes, each piece at once.
+fn copy_all(from: &mut impl Read, to: &mut impl Write) -> io::Result<u64> {
     let mut bytes = vec![0; 64 * 1024];
     let mut sum = 0;
     loop {
-        match from_server.read(&mut bytes) {
+        match from.read(&mut bytes) {
             Ok(0) => return Ok(sum),
             Ok(length) => {
-                out.write_all(&bytes[..length])?;
-                out.flush()?;
+                to.write_all(&bytes[..length])?;
+                to.flush()?;
                 sum += length as u64;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

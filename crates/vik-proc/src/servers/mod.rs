@@ -3,8 +3,8 @@
 //!
 //! A connection is two named pipes in a folder that the agent can write. The process that connects
 //! creates them, and names them in a line that it writes to a third one, [`REQUESTS`], at which the
-//! shim reads. The shim opens and removes both, and starts the server with them as its standard
-//! input and output.
+//! shim reads. The shim opens and removes both, writes [`ACCEPTED`], and starts the server with them
+//! as its standard input and output.
 //!
 //! They are pipes and not a socket: a sandbox refuses sockets by the type alone, as the filter of
 //! system calls cannot see paths. A sandbox that permitted them would open every service of the
@@ -28,6 +28,9 @@ pub const CONNECT_VERB: &str = "__connect";
 
 /// The name of the pipe in the folder at which the shim reads requests.
 pub(crate) const REQUESTS: &str = "requests";
+
+/// What the shim writes to the client before it starts the server.
+pub(crate) const ACCEPTED: [u8; 1] = *b"\n";
 
 /// The servers of one agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -422,6 +422,8 @@ impl Shim {
         let servers: Vec<bool> = (fds[server_fds..].iter())
             .map(|fd| fd.any().unwrap_or(true))
             .collect();
+        #[cfg(target_os = "linux")]
+        let has_requests = (self.servers.as_mut()).is_some_and(|host| host.on_events(&servers));
         if report {
             self.read_report();
         }
@@ -449,7 +451,9 @@ impl Shim {
             self.update_orphan_deadline();
         }
         #[cfg(target_os = "linux")]
-        self.on_server_events(&servers);
+        if has_requests {
+            self.take_requests();
+        }
     }
 
     fn take_signals(&mut self) {

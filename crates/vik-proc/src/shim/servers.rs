@@ -22,7 +22,7 @@ use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 use super::lifeline::Lifeline;
 use super::{Shim, launch, within};
 use crate::identity::ProcessId;
-use crate::servers::{Direction, REQUESTS, Request, ServerSpec, Servers};
+use crate::servers::{ACCEPTED, Direction, REQUESTS, Request, ServerSpec, Servers};
 use crate::spec::{Graces, Output, SHIM_VERB, ShimSpec, SpawnFailure, Stdin};
 use crate::sys::{self, Image};
 use crate::tree;
@@ -94,13 +94,15 @@ impl ServerHost {
         std::iter::once(PollFd::new(self.requests.fd(), PollFlags::POLLIN)).chain(clients)
     }
 
-    /// Notes the ends of clients. `ready` has an entry for each of [`poll_fds`](Self::poll_fds).
-    fn note_clients(&mut self, ready: &[bool]) {
+    /// Notes the ends of clients, and returns whether there are requests. `ready` has an entry for each
+    /// of [`poll_fds`](Self::poll_fds).
+    pub(super) fn on_events(&mut self, ready: &[bool]) -> bool {
         let open = self.connections.iter_mut().filter(|it| it.output.is_some());
         for (connection, _) in open.zip(ready.iter().skip(1)).filter(|(_, gone)| **gone) {
             connection.output = None;
             connection.end_at = Some(Instant::now() + CLIENT_GRACE);
         }
+        ready.first().is_some_and(|ready| *ready)
     }
 
     /// Ends the servers whose clients have gone. Returns when that is to be done next.
@@ -135,7 +137,7 @@ impl ServerHost {
     }
 
     /// Opens and removes the pipes of a connection.
-    fn take_pipes(&self, request: &Request) -> io::Result<[OwnedFd; 2]> {
+    fn take_pipes(&self, request: &Request) -> io::Result<[File; 2]> {
         let take = |direction| {
             let name = request.pipe(direction);
             let access = match direction {
@@ -152,8 +154,7 @@ impl ServerHost {
             if kind != SFlag::S_IFIFO || facts.st_uid != geteuid().as_raw() {
                 return Err(Errno::EINVAL.into());
             }
-            sys::set_nonblocking(&pipe, false)?;
-            sys::duplicate_above_stdio(pipe.as_raw_fd())
+            sys::duplicate_above_stdio(pipe.as_raw_fd()).map(File::from)
         };
         // The output comes last: closing it ends the connection for the client.
         let input = take(Direction::Input);
@@ -202,14 +203,9 @@ impl Shim {
         self.servers.as_mut()?.end_unused(now)
     }
 
-    /// Handles what has happened to the servers. `ready` has an entry for each of
-    /// [`ServerHost::poll_fds`].
-    pub(super) fn on_server_events(&mut self, ready: &[bool]) {
+    /// Starts what the agent has requested.
+    pub(super) fn take_requests(&mut self) {
         let Some(host) = &mut self.servers else { return };
-        host.note_clients(ready);
-        if !ready.first().is_some_and(|ready| *ready) {
-            return;
-        }
         host.requests.receive();
         for line in host.requests.lines() {
             if let Some(request) = Request::parse(&line) {
@@ -221,7 +217,7 @@ impl Shim {
     /// Starts a server for a request, or closes its pipes.
     fn serve(&mut self, request: &Request) {
         let Some(host) = &mut self.servers else { return };
-        let Ok(pipes) = host.take_pipes(request) else {
+        let Ok([input, mut output]) = host.take_pipes(request) else {
             // The client has gone, or named something else.
             return;
         };
@@ -229,8 +225,12 @@ impl Shim {
             host.log_refusal(&request.server, &why);
             return;
         }
+        // The pipe does not block yet: an agent could have filled it.
+        if output.write_all(&ACCEPTED).is_err() {
+            return;
+        }
         *host.starts.entry(request.server.clone()).or_default() += 1;
-        match self.start_server(&request.server, pipes) {
+        match self.start_server(&request.server, [input.into(), output.into()]) {
             Ok(connection) => {
                 if let Some(host) = &mut self.servers {
                     host.connections.push(connection);
@@ -246,6 +246,9 @@ impl Shim {
 
     fn start_server(&self, server: &str, [input, output]: [OwnedFd; 2]) -> io::Result<Connection> {
         let host = self.servers.as_ref().ok_or(Errno::EINVAL)?;
+        for pipe in [&input, &output] {
+            sys::set_nonblocking(pipe, false)?;
+        }
         let program = host.servers.programs.get(server).ok_or(Errno::EINVAL)?;
         let spec = self.server_spec(program, &input);
         let spec = OwnedFd::from(within::nameless(&serde_json::to_vec(&spec)?)?);

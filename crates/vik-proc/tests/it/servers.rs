@@ -146,7 +146,10 @@ async fn dead_server_starts_again_until_the_bound() {
     let unknown = "vik: refused to start other: there is no such server\n";
     assert_eq!(log, format!("{refused}{refused}{unknown}"));
     let errors = read(&scene.path("err"));
-    assert!(errors.contains("the server tickets did not start"), "{errors}");
+    assert!(
+        errors.contains("cannot connect to the server tickets: it was refused"),
+        "{errors}"
+    );
 }
 
 #[tokio::test]
