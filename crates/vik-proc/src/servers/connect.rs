@@ -29,7 +29,7 @@ pub fn main() -> ExitCode {
     match run(Path::new(&folder), server) {
         Ok(0) => fail(&format!("the server {server} has ended without an answer")),
         Ok(_) => ExitCode::SUCCESS,
-        Err((what, error)) => fail(&format!("cannot connect to the server {server}: {what}: {error}")),
+        Err((step, error)) => fail(&format!("cannot connect to the server {server}: {step}: {error}")),
     }
 }
 
@@ -41,9 +41,9 @@ fn fail(why: &str) -> ExitCode {
 /// Returns how many bytes the server has sent.
 ///
 /// # Errors
-/// With what has failed.
+/// With the step that has failed.
 fn run(folder: &Path, server: &str) -> Result<u64, (&'static str, io::Error)> {
-    let failed = |what| move |error| (what, error);
+    let failed = |step| move |error| (step, error);
     let me = ProcessId::current();
     let request = Request::new(server, format!("{}-{}", me.pid, me.start_time));
     // Opened for both directions, as there is no reader yet.

@@ -49,7 +49,7 @@ pub struct Servers {
 /// A program that is started for each connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerSpec {
-    /// See [`crate::ShimSpec::program`].
+    /// A path, or a name that is searched for as [`crate::ShimSpec::program`] is.
     #[serde(with = "os_text")]
     pub program: OsString,
     #[serde(with = "os_text")]

@@ -98,7 +98,7 @@ impl ServerHost {
     /// of [`poll_fds`](Self::poll_fds).
     pub(super) fn on_events(&mut self, ready: &[bool]) -> bool {
         let open = self.connections.iter_mut().filter(|it| it.output.is_some());
-        for (connection, _) in open.zip(ready.iter().skip(1)).filter(|(_, gone)| **gone) {
+        for (connection, _) in open.zip(ready.iter().skip(1)).filter(|(_, ready)| **ready) {
             connection.output = None;
             connection.end_at = Some(Instant::now() + CLIENT_GRACE);
         }
