@@ -127,7 +127,7 @@ fn files_with_the_secret(folder: &Path) -> Vec<String> {
 
 #[test]
 fn agent_gets_the_tools_and_not_the_secret() {
-    gets_the_tools_and_not_the_secret(world(CODEX, &json!([mcp_server()])));
+    gets_the_tools_and_not_the_secret(&world(CODEX, &json!([mcp_server()])));
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn agent_in_namespaces_gets_the_tools_and_not_the_secret() {
     let world = World::below(Path::new(ELSEWHERE), &[("1", "todo")]);
     let mut world = with_server(world, CODEX, &json!([mcp_server()]));
     world.put("/agents/a/sandbox/backend", json!("bubblewrap"));
-    gets_the_tools_and_not_the_secret(world);
+    gets_the_tools_and_not_the_secret(&world);
 }
 
 /// A list of hosts needs a network namespace and a proxy for the agent and for its server.
@@ -146,13 +146,13 @@ fn agent_in_namespaces_gets_the_tools_and_not_the_secret() {
 fn agent_with_a_list_of_hosts_gets_the_tools_and_not_the_secret() {
     let mut world = world(CODEX, &json!([mcp_server()]));
     world.put("/agents/a/sandbox/network", json!(["example.invalid"]));
-    gets_the_tools_and_not_the_secret(world);
+    gets_the_tools_and_not_the_secret(&world);
 }
 
-fn gets_the_tools_and_not_the_secret(world: World) {
+fn gets_the_tools_and_not_the_secret(world: &World) {
     let running = world.start_with(&["run", "--once"], &[("SOURCE", &secret())]);
     let file = |name| world.workspace_file("1", name);
-    wait_for_file(&world, "ready");
+    wait_for_file(world, "ready");
     // The control for the agent: the server has the secret, and this unconfined process finds it.
     let servers = processes_with_the_secret();
     assert_eq!(servers.len(), 1, "{servers:?}");

@@ -79,6 +79,7 @@ pub(crate) struct Request {
 
 impl Request {
     /// The maximum length of an id, in bytes.
+    #[cfg(any(target_os = "linux", test))]
     const LONGEST_ID: usize = 64;
 
     pub(crate) fn new(server: &str, id: String) -> Self {
@@ -89,6 +90,7 @@ impl Request {
     }
 
     /// Parses a line without its end; `None` for any other text.
+    #[cfg(any(target_os = "linux", test))]
     pub(crate) fn parse(line: &[u8]) -> Option<Self> {
         let (server, id) = std::str::from_utf8(line).ok()?.split_once(' ')?;
         let is_plain = |byte: u8| byte.is_ascii_digit() || byte == b'-';

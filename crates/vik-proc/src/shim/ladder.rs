@@ -171,7 +171,7 @@ impl Shim {
         #[cfg(target_os = "linux")]
         let spared = self.server_processes();
         #[cfg(not(target_os = "linux"))]
-        let spared = HashSet::new();
+        let spared: HashSet<ProcessId> = HashSet::new();
         for member in self.agent_processes() {
             if !spared.contains(&member) && self.step.terminated.insert(member) {
                 member.signal(libc::SIGTERM);

@@ -86,7 +86,7 @@ pub fn main() -> ExitCode {
     #[cfg_attr(not(target_os = "linux"), expect(unused_mut, reason = "there is no template"))]
     let mut opened = None;
     #[cfg_attr(not(target_os = "linux"), expect(unused_mut, reason = "there are no servers"))]
-    let mut spec_of_server = None;
+    let mut spec_of_server: Option<OwnedFd> = None;
     #[cfg(target_os = "linux")]
     match std::env::args_os().nth(2) {
         Some(verb) if verb == within::VERB => return within::main(std::env::args().nth(3)),

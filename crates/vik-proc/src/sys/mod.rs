@@ -109,6 +109,7 @@ pub(crate) fn raise_priority() {
 }
 
 /// Gives this process the usual priority, if that of its parent was raised.
+#[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
 pub(crate) fn reset_priority() {
     // SAFETY: plain numbers. Without the privilege, which the parent then had not either, the call

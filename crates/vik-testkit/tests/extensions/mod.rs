@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use vik_agents::Extensions;
-use vik_core::workflow::{McpServer, McpTools, McpTransport, Permission};
+use vik_core::workflow::{McpSandbox, McpServer, McpTools, McpTransport, Permission};
 use vik_testkit::{RealAgent, RealMcpServer};
 
 use crate::agent_run::{AgentRun, start_with};
@@ -22,6 +22,7 @@ fn extensions(setup: &Setup, tools: McpTools) -> Option<Extensions> {
         transport: McpTransport::Stdio {
             command: vec![RealMcpServer::Everything.or_skip()?.display().to_string()],
             env: [("PLAIN".to_owned(), "plain value".to_owned())].into(),
+            sandbox: McpSandbox::Agent,
         },
         secrets: vec!["SERVER_TOKEN".to_owned()],
         tools,
@@ -136,6 +137,7 @@ fn run_without_server(agent: RealAgent) -> Option<(Setup, AgentRun)> {
     extensions.servers[0].1.transport = McpTransport::Stdio {
         command: vec!["false".to_owned()],
         env: [].into(),
+        sandbox: McpSandbox::Agent,
     };
     let child = start_with(&setup.env, &setup.profile, "Do the task.\n", Some(&extensions));
     let run = AgentRun::wait(child, &setup.profile);
