@@ -80,6 +80,7 @@ issue: { stages: { work: { when: { state: todo }, agent: a, prompt: p } } }
     fn vex_reads_the_variables_that_an_attempt_sets() {
         assert_eq!(vik_session::outputs::FILE, vex::tools::OUTPUTS);
         assert_eq!(vik_session::attempt::SERVERS, vex::tools::SERVERS);
+        assert_eq!(vik_session::sandbox::CACHE, vex::tools::CACHE);
         assert_eq!(vik_session::secrets::NAMES, vex::redact::SECRET_NAMES);
     }
 }

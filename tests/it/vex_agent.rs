@@ -8,7 +8,7 @@ use crate::support::*;
 
 fn works_and_commits(settings: &str, provider: &str, key: &str) {
     let script = json!([
-        {"thinking": "Let me see.", "text": "First a command.", "run": "echo hi > out.txt; cat out.txt"},
+        {"thinking": "Let me see.", "text": "First a command.", "run": "echo hi > out.txt; cat out.txt; mkdir -p \"$npm_config_cache\" && echo cached > out.txt"},
         {"tools": [{"write": {"path": "hello.txt", "content": "hello\nworld\n"}}]},
         {"run": "git add -A && git commit -q -m 'Say hello'", "usage": {"input": 1500, "cached": 1000, "output": 30}},
         {"text": "I have said hello.", "expect": "hello"}
@@ -31,6 +31,8 @@ fn works_and_commits(settings: &str, provider: &str, key: &str) {
     world.env.assert_nothing_left();
     assert_eq!(world.tracker.state("1").as_deref(), Some("done"), "{done:?}");
     assert_eq!(world.workspace_file("1", "hello.txt"), "hello\nworld\n");
+    // Its own confinement leaves the folder for caches of Vik's sandbox writable.
+    assert_eq!(world.workspace_file("1", "out.txt"), "cached\n");
 
     let session = world.session("1");
     let ended = session.expect("succeeded", None);

@@ -69,6 +69,9 @@ pub const OUTPUTS: &str = "VIK_OUTPUTS";
 /// The variable with the path of the file for a question to a person.
 pub const QUESTIONS: &str = "VIK_QUESTIONS";
 
+/// The variable with the folder for caches in the sandbox of Vik; commands may write there.
+pub const CACHE: &str = "VIK_CACHE";
+
 /// The variable with the path of the folder of pipes through which clients reach MCP servers outside
 /// of the sandbox.
 pub const SERVERS: &str = "VIK_SERVERS";

@@ -52,6 +52,10 @@ pub struct SandboxSubject<'a> {
     pub scratch: Option<&'a Path>,
 }
 
+/// The variable with the folder for caches: an agent that confines its commands itself has to let
+/// them write there.
+pub const CACHE: &str = "VIK_CACHE";
+
 /// Why the sandbox of a process cannot be described.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfineError {
@@ -100,7 +104,11 @@ pub fn confine(
     // A program other than an agent gets the variables of an unknown command.
     let runtime = subject.agent.map_or(Runtime::Command, |profile| profile.runtime);
     let temporary = driver(runtime).temporary_variables().iter();
-    let caches = [("npm_config_cache", cache.join("npm")), ("XDG_CACHE_HOME", cache)];
+    let caches = [
+        ("npm_config_cache", cache.join("npm")),
+        (CACHE, cache.clone()),
+        ("XDG_CACHE_HOME", cache),
+    ];
     for (name, path) in temporary.map(|name| (*name, tmp.clone())).chain(caches) {
         let is_own = |profile: &AgentProfile| {
             profile.env.contains_key(name) || profile.env_pass.iter().any(|passed| passed == name)

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use vik_proc::{DEVICES, Fence, Sandbox, repository_of};
 
-use crate::tools::{OUTPUTS, Permission, QUESTIONS, SERVERS};
+use crate::tools::{CACHE, OUTPUTS, Permission, QUESTIONS, SERVERS};
 
 /// The confinement of all commands of a run; created when it is first needed.
 #[derive(Debug)]
@@ -23,18 +23,24 @@ fn folder_of(variable: &str) -> Option<PathBuf> {
     file.is_file().then(|| folder.to_owned())
 }
 
+/// Returns the folder that a variable of Vik names, if it exists.
+fn folder(variable: &str) -> Option<PathBuf> {
+    let folder = PathBuf::from(std::env::var_os(variable)?);
+    (folder.is_absolute() && folder.is_dir()).then_some(folder)
+}
+
 impl Confinement {
     /// Inspects the workspace before any command has run in it.
     pub(crate) fn new(permission: Permission, root: &Path, more: &[PathBuf]) -> Self {
         let mut writable: Vec<PathBuf> = DEVICES.iter().map(PathBuf::from).collect();
         writable.push(std::env::temp_dir());
         // A client of a server writes to a pipe and to nothing else, whatever the permission is.
-        let pipes = std::env::var_os(SERVERS).map(PathBuf::from);
-        writable.extend(pipes.filter(|folder| folder.is_absolute() && folder.is_dir()));
+        writable.extend(folder(SERVERS));
         if permission == Permission::WorkspaceWrite {
             writable.push(root.to_owned());
             writable.extend(repository_of(root));
             writable.extend(more.iter().map(|path| root.join(path)));
+            writable.extend(folder(CACHE));
             writable.extend([OUTPUTS, QUESTIONS].into_iter().filter_map(folder_of));
         }
         Self {
