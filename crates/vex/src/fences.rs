@@ -4,6 +4,7 @@
 //! An answer is read into calls of the ordinary tools, which are permitted, run and recorded like
 //! all others. Text that cannot be a change with certainty stays text.
 
+use std::borrow::Cow;
 use std::path::{Component, Path};
 
 use serde_json::{Value, json};
@@ -113,7 +114,8 @@ pub(crate) fn read(mut turn: Turn, only_file: Option<&str>, number: u32) -> Turn
             blocks.push(block);
             continue;
         };
-        for part in parts(text, only_file, turn.stop == StopReason::MaxTokens) {
+        let text = unindented(text);
+        for part in parts(&text, only_file, turn.stop == StopReason::MaxTokens) {
             let (tool, input) = match part {
                 Part::Text(text) => {
                     if !text.trim().is_empty() {
@@ -212,6 +214,36 @@ fn without_path_line<'a>(before: &'a str, found: &[Part<'_>]) -> &'a str {
     }
 }
 
+/// Returns a text whose fences start at the margin: in a list they are indented, with their content.
+fn unindented(text: &str) -> Cow<'_, str> {
+    let margin = |line: &str| line.len() - line.trim_start_matches(' ').len();
+    let is_indented = |line: &str| margin(line) > 0 && opening(&line[margin(line)..]).is_some();
+    if !text.lines().any(is_indented) {
+        return Cow::Borrowed(text);
+    }
+    let mut result = String::with_capacity(text.len());
+    // The indentation and the marks of the fence that is open.
+    let mut open: Option<(usize, &str)> = None;
+    for line in text.split_inclusive('\n') {
+        let indentation = margin(line);
+        let inner = &line[indentation..];
+        let Some((removed, marks)) = open else {
+            let is_fence = opening(inner).is_some();
+            if let Some((count, _)) = opening(inner) {
+                open = Some((indentation, &inner[..count]));
+            }
+            result.push_str(if is_fence { inner } else { line });
+            continue;
+        };
+        let line = &line[indentation.min(removed)..];
+        result.push_str(line);
+        if is_closing(line, marks) {
+            open = None;
+        }
+    }
+    Cow::Owned(result)
+}
+
 /// A fence with its content.
 struct Fence<'a> {
     /// The start of its first line.
@@ -231,14 +263,13 @@ impl<'a> Fence<'a> {
             let line = text.get(start..)?.split_inclusive('\n').next()?;
             let next = start + line.len();
             if let Some((marks, info)) = opening(line) {
-                break (marks, info, next);
+                break (&line[..marks], info, next);
             }
             start = next;
         };
         let mut at = content;
         for line in text[content..].split_inclusive('\n') {
-            let trimmed = line.trim_end();
-            if trimmed.len() >= marks && trimmed.bytes().all(|byte| byte == text.as_bytes()[start]) {
+            if is_closing(line, marks) {
                 let end = at + line.len();
                 let content = &text[content..at];
                 return Some(Self {
@@ -296,6 +327,12 @@ fn opening(line: &str) -> Option<(usize, &str)> {
     let info = line.trim_start_matches(mark);
     let marks = line.len() - info.len();
     (marks >= 3 && !info.contains('`')).then_some((marks, info.trim()))
+}
+
+/// Returns whether a line closes a fence with these opening marks.
+fn is_closing(line: &str, marks: &str) -> bool {
+    let line = line.trim_end();
+    line.len() >= marks.len() && line.chars().all(|c| marks.starts_with(c))
 }
 
 fn is_script(path: &str) -> bool {

@@ -36,6 +36,9 @@ impl Agent<'_> {
             let effect = effect(tools, call);
             if result.is_error {
                 self.answer.error.clone_from(&result.output);
+                if result.exit_code.is_some() {
+                    self.answer.failed_command = Some(result.output.clone());
+                }
             } else {
                 self.answer.changed |= effect == Effect::Change;
                 self.answer.succeeded = true;

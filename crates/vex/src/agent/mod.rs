@@ -161,6 +161,8 @@ struct AnswerEffect {
     succeeded: bool,
     /// Why the last call failed.
     error: String,
+    /// What the last command that failed printed.
+    failed_command: Option<String>,
 }
 
 impl<'a> Agent<'a> {

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use super::finish::RetryBudget;
 use super::loop_detector::LoopDetector;
 use super::workspace::described;
-use super::{Agent, Ending};
+use super::{Agent, AnswerEffect, Ending};
 use crate::conversation::{ToolCall, ToolResult};
 use crate::events::ExitReason;
 use crate::session::Entry;
@@ -97,6 +97,12 @@ impl Samples {
     }
 }
 
+/// Returns the first part of what a call printed.
+fn brief(output: &str) -> &str {
+    let output = output.trim();
+    &output[..output.floor_char_boundary(MAX_ERROR)]
+}
+
 impl Agent<'_> {
     /// Returns whether the model writes its changes in fences.
     pub(super) fn writes_fences(&self) -> bool {
@@ -147,11 +153,7 @@ impl Agent<'_> {
         let answer = &self.answer;
         let has_changed = answer.changed || self.has_changed_files();
         if !has_changed && !answer.succeeded {
-            let error = answer.error.trim();
-            let note = format!(
-                "Your last answer changed nothing: {}",
-                &error[..error.floor_char_boundary(MAX_ERROR)]
-            );
+            let note = format!("Your last answer changed nothing: {}", brief(&answer.error));
             self.start_other_sample("nothing in the answer worked", &note)?;
             return ControlFlow::Continue(SampleEnd::Fresh);
         }
@@ -182,14 +184,19 @@ impl Agent<'_> {
     /// change misleads a small model; every second time from the present one, so that what is wrong
     /// in several places can be mended step by step.
     pub(super) fn start_after_check(&mut self, failed_checks: u32) -> ControlFlow<Ending> {
+        let failed = self.answer.failed_command.as_deref();
+        let failed = failed.map_or_else(String::new, |output| {
+            format!("A command of your last answer failed: {}\n", brief(output))
+        });
         if !failed_checks.is_multiple_of(2) {
             self.restore_files()?;
-            return self.start_afresh("the check failed; the files were restored", "");
+            return self.start_afresh("the check failed; the files were restored", &failed);
         }
-        self.start_afresh(
-            "the check failed",
-            "The files above are what your last answer made of them. The check still fails: find out why, and change something else.",
-        )
+        let note = format!(
+            "{failed}The files above are what your last answer made of them. The check still fails: find out why, and change \
+             something else."
+        );
+        self.start_afresh("the check failed", &note)
     }
 
     /// Starts afresh because the model made no progress, for `reason`; the run ends if it did so too
@@ -258,6 +265,7 @@ impl Agent<'_> {
         self.run.tools.plan().set(Vec::new());
         self.run.tools.forget_files();
         self.samples.files = self.samples.current_files();
+        self.answer = AnswerEffect::default();
         if self.writes_fences() {
             let text = self.described();
             self.record_entry(Entry::Environment { text })?;

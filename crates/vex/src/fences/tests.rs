@@ -35,6 +35,27 @@ fn whole_files_and_commands_become_calls() {
 }
 
 #[test]
+fn fences_in_a_list_are_read_without_their_indentation() {
+    let text = "1. **Create the folder**:\n   ```sh\n   mkdir tools\n   ```\n\n2. Change `main.py`:\n\n   ```python\n   if x:\n       \
+                ```\n       y()\n  z\n   ```\n   Then it works.\n";
+    assert_eq!(
+        calls(text, None),
+        [
+            "text \"1. **Create the folder**:\"",
+            r#"fence_3_1 run_command {"command":"mkdir tools"}"#,
+            r#"fence_3_2 write_file {"path":"main.py","content":"if x:\n    ```\n    y()\nz\n"}"#,
+            "text \"   Then it works.\\n\"",
+        ]
+    );
+    // A fence in the content of a file is a part of it.
+    let nested = "a.md\n````\n- x\n  ```sh\n  rm y\n  ```\n````\n";
+    assert_eq!(
+        calls(nested, None),
+        [r#"fence_3_1 write_file {"path":"a.md","content":"- x\n  ```sh\n  rm y\n  ```\n"}"#]
+    );
+}
+
+#[test]
 fn path_is_found_where_models_write_it() {
     let path = |text: &str| {
         let text = text.replace("FENCE", "```\nx\n```");

@@ -84,6 +84,17 @@ fn answer_without_a_change_restores_the_files_that_a_failed_check_left() {
 }
 
 #[test]
+fn next_sample_knows_why_a_command_failed() {
+    let scene = scene(|_| {});
+    let answer = "a.txt\n```\nwrong\n```\n\n```sh\necho no folder >&2; exit 1\n```";
+    let played = scene.play_turns(vec![text_turn(answer), file("wrong 2"), file("right")]);
+    assert_eq!(played.ending.reason, ExitReason::Done);
+    let note = "A command of your last answer failed: no folder";
+    assert!(only_message(&played, 1).contains(note), "{:#?}", played.seen[1]);
+    assert!(!only_message(&played, 2).contains(note));
+}
+
+#[test]
 fn check_that_keeps_failing_is_no_success() {
     let scene = scene(|_| {});
     let played = scene.play(|number, _| Ok(file(&format!("wrong {number}"))));
