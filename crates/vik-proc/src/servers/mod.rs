@@ -2,8 +2,8 @@
 //! a sandbox of its own, whenever a process of the agent connects to one.
 //!
 //! A connection is two named pipes in a folder that the agent can write. The process that connects
-//! creates them, and names them in a line that it writes to a third one, [`REQUESTS`], at which the
-//! shim reads. The shim opens and removes both, writes [`ACCEPTED`], and starts the server with them
+//! creates them, and names them in a line that it writes to a third one, `REQUESTS`, at which the
+//! shim reads. The shim opens and removes both, writes `ACCEPTED`, and starts the server with them
 //! as its standard input and output.
 //!
 //! They are pipes and not a socket: a sandbox refuses sockets by the type alone, as the filter of
