@@ -375,8 +375,12 @@ fn line_start(text: &str, mark: &str) -> Option<usize> {
     None
 }
 
-/// Returns the path in the line above a fence: the line is a path, or ends with one in backticks.
+/// Returns the path in the line above a fence: the line is a path, ends with one in backticks, or
+/// announces the content of one.
 fn path_of(line: &str) -> Option<&str> {
+    if let Some(path) = path_with_content(line) {
+        return Some(path);
+    }
     let line = line.trim().trim_end_matches(':').trim_matches(['*', '#', ' ']);
     let line = line.trim_end_matches(':');
     if let Some((_, quoted)) = line.strip_suffix('`').and_then(|line| line.rsplit_once('`')) {
@@ -389,6 +393,16 @@ fn path_of(line: &str) -> Option<&str> {
         .trim()
         .trim_matches(['*', '"', '\'']);
     is_path(path).then_some(path)
+}
+
+/// Returns the path in a line such as "`a.txt` should contain:".
+fn path_with_content(line: &str) -> Option<&str> {
+    let before = line.trim().strip_suffix(':')?;
+    let is_content = |word: &str| word.starts_with("content") || word.starts_with("contain");
+    let mut quoted = before.split('`').skip(1).step_by(2);
+    let (path, more) = (quoted.next()?, quoted.next());
+    let announces = before.split_whitespace().any(is_content);
+    (announces && more.is_none() && is_path(path)).then_some(path)
 }
 
 /// Returns the path in the first line of a fence: "```python name.py", "```name.py".

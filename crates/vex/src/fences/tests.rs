@@ -71,6 +71,7 @@ fn path_is_found_where_models_write_it() {
         "File: lib/a.py\nFENCE",
         "Here is the new content of `lib/a.py`:\nFENCE",
         "Update lib/a.py:\nFENCE",
+        "The content of the file `lib/a.py` should now be:\n\nFENCE",
         "```python lib/a.py\nx\n```",
         "```lib/a.py\nx\n```",
         "```python:lib/a.py\nx\n```",
