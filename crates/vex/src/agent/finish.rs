@@ -70,6 +70,9 @@ impl Agent<'_> {
                 return ControlFlow::Break(Ending::failed(ExitReason::Failed, message));
             }
             StopReason::Pause => return ControlFlow::Continue(()),
+            StopReason::MaxTokens if self.writes_fences() => {
+                return self.start_other_sample("the answer was cut off", "");
+            }
             StopReason::MaxTokens => return self.retry_cut_off(),
             StopReason::End | StopReason::ToolUse => self.retry_budget.cut_offs = 0,
         }

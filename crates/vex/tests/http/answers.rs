@@ -48,6 +48,26 @@ fn answer_with_thinking_text_and_calls_is_assembled() {
 }
 
 #[test]
+fn endless_repetition_ends_the_answer_of_a_model_that_writes_fences() {
+    let passage = "The files, whole:\n\na.py\n\nNow the task is this: change what is wrong in a.py.\n\n";
+    for protocol in Protocol::ALL {
+        for (form, stop) in [
+            (ToolCalls::Files, StopReason::MaxTokens),
+            (ToolCalls::Native, StopReason::End),
+        ] {
+            let asked = ask_with(
+                protocol,
+                json!([{"text": format!("I start.\n{}", passage.repeat(200))}]),
+                |settings| settings.model.tool_calls = form,
+            );
+            let turn = asked.turn();
+            assert_eq!(turn.stop, stop, "{protocol:?} {form:?}");
+            assert!(turn.text().starts_with("I start.") && turn.usage.output_tokens > 0);
+        }
+    }
+}
+
+#[test]
 fn text_tools_are_described_in_the_prompt() {
     for protocol in Protocol::ALL {
         let script =

@@ -95,6 +95,18 @@ fn next_sample_knows_why_a_command_failed() {
 }
 
 #[test]
+fn answer_that_was_cut_off_is_followed_by_another_sample() {
+    let scene = scene(|_| {});
+    let endless = Turn {
+        stop: StopReason::MaxTokens,
+        ..text_turn("The files, whole:")
+    };
+    let played = scene.play_turns(vec![endless, file("right")]);
+    assert_eq!(played.ending.reason, ExitReason::Done);
+    assert!(only_message(&played, 1).contains("Correct a.txt."));
+}
+
+#[test]
 fn check_that_keeps_failing_is_no_success() {
     let scene = scene(|_| {});
     let played = scene.play(|number, _| Ok(file(&format!("wrong {number}"))));

@@ -260,6 +260,10 @@ impl RequestRunner {
 
         let mut pieces = Pieces::of(response);
         let mut reader = AnswerReader::new(protocol, request, *length);
+        if self.model.tool_calls.in_fences() {
+            // Small models do not find the end of such an answer.
+            reader.end_repetition();
+        }
         // When content was last received, as opposed to keep-alives, and how much was received.
         let mut content_at = Instant::now();
         let mut content_bytes = 0;

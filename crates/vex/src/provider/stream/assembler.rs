@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use tool_call_repair::{Found, TextScanner, Tool, repair_arguments};
 
 use self::call_ids::CallIds;
+use super::repetition::Repetition;
 use super::{Part, PartKind, StreamError, StreamEvent};
 use crate::conversation::{Arguments, Block, Message, StopReason, ToolCall, Turn, Usage};
 use crate::provider::protocol::Protocol;
@@ -61,6 +62,8 @@ pub struct Assembler<'a> {
     usage: Option<(Usage, Option<f64>)>,
     stop: StopReason,
     fresh: Vec<Found>,
+    /// `None` if a repetition does not end the answer.
+    repetition: Option<Repetition>,
 }
 
 impl<'a> Assembler<'a> {
@@ -78,7 +81,19 @@ impl<'a> Assembler<'a> {
             usage: None,
             stop: StopReason::End,
             fresh: Vec::new(),
+            repetition: None,
         }
+    }
+
+    /// Ends the answer when it only repeats itself. It then counts as one that has reached its longest
+    /// length.
+    pub fn end_repetition(&mut self) {
+        self.repetition = Some(Repetition::default());
+    }
+
+    /// Returns whether the answer ended because it repeats itself.
+    pub fn is_repeating(&self) -> bool {
+        self.repetition.as_ref().is_some_and(Repetition::is_found)
     }
 
     /// Returns whether any content of the answer arrived.
@@ -96,6 +111,12 @@ impl<'a> Assembler<'a> {
         match event {
             StreamEvent::TextDelta { part, text } => {
                 self.count_received(&text);
+                if let Some(repetition) = &mut self.repetition {
+                    repetition.push(&text);
+                    if repetition.is_found() {
+                        self.stop = StopReason::MaxTokens;
+                    }
+                }
                 let at = self.slot(part, PartKind::Text, progress);
                 self.add_text(at, &text, progress);
             }

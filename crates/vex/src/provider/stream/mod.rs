@@ -7,6 +7,7 @@
 
 mod assembler;
 mod reader;
+mod repetition;
 mod surrogates;
 #[cfg(test)]
 mod tests;

@@ -33,6 +33,12 @@ impl<'a> AnswerReader<'a> {
         }
     }
 
+    /// Ends the answer when it only repeats itself. It then counts as one that has reached its longest
+    /// length.
+    pub fn end_repetition(&mut self) {
+        self.assembler.end_repetition();
+    }
+
     /// Adds bytes. Bytes after the end of the answer are ignored.
     ///
     /// # Errors
@@ -66,7 +72,7 @@ impl<'a> AnswerReader<'a> {
 
     /// Returns whether the answer is complete: no more needs to be read.
     pub fn is_done(&self) -> bool {
-        self.decoder.is_done()
+        self.decoder.is_done() || self.assembler.is_repeating()
     }
 
     /// Returns whether content of the answer arrived: text, thinking or a call.
@@ -84,8 +90,10 @@ impl<'a> AnswerReader<'a> {
     /// # Errors
     /// When the answer was cut or is empty.
     pub fn finish(mut self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Turn, StreamError> {
-        self.decoder.finish(&mut self.events)?;
-        self.process_events(progress);
+        if !self.assembler.is_repeating() {
+            self.decoder.finish(&mut self.events)?;
+            self.process_events(progress);
+        }
         self.assembler.finish(progress)
     }
 }
