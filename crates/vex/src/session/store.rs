@@ -5,8 +5,10 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 
 use super::entry::{FORMAT, LogLine};
@@ -15,6 +17,8 @@ use crate::conversation::Message;
 
 /// How much of the end of a log is read for a listing, in bytes.
 const TAIL_BYTES: u64 = 64 * 1024;
+/// How long a session may seem to be in use after its process has ended.
+const LOCK_GRACE: Duration = Duration::from_millis(500);
 
 /// The folder of all logs.
 #[derive(Clone, Debug)]
@@ -260,11 +264,19 @@ fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Sessi
     move |source| SessionError::Io { action, path, source }
 }
 
-fn lock(file: File, id: SessionId, path: &Path) -> Result<Flock<File>, SessionError> {
-    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
-        nix::errno::Errno::EWOULDBLOCK => SessionError::InUse(id),
-        other => io("lock", path)(other.into()),
-    })
+/// Locks the log of a session. A process that was killed while it started a command leaves its lock
+/// to that command until it is executed: a moment later, the lock is free.
+fn lock(mut file: File, id: SessionId, path: &Path) -> Result<Flock<File>, SessionError> {
+    let deadline = Instant::now() + LOCK_GRACE;
+    loop {
+        file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => return Ok(lock),
+            Err((file, Errno::EWOULDBLOCK)) if Instant::now() < deadline => file,
+            Err((_, Errno::EWOULDBLOCK)) => return Err(SessionError::InUse(id)),
+            Err((_, other)) => return Err(io("lock", path)(other.into())),
+        };
+        std::thread::sleep(LOCK_GRACE / 50);
+    }
 }
 
 /// Returns the last complete line, if it is valid.

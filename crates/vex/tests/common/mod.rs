@@ -1,6 +1,7 @@
 //! What the tests of the real `vex` program share.
 
 #![allow(dead_code, reason = "no program of tests uses all of it")]
+#![allow(clippy::print_stdout, reason = "it explains a failure")]
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -105,8 +106,9 @@ pub fn kill_after(mut run: Child, events: u64) -> (String, ExitStatus) {
         .collect();
     let start: Value = serde_json::from_str(&seen[0]).unwrap();
     run.kill().unwrap();
-    (
-        start["session_id"].as_str().unwrap().to_owned(),
-        run.wait().unwrap(),
-    )
+    let status = run.wait().unwrap();
+    if status.code().is_some_and(|code| code != 0) {
+        println!("{}", seen[seen.len().saturating_sub(3)..].join("\n"));
+    }
+    (start["session_id"].as_str().unwrap().to_owned(), status)
 }
