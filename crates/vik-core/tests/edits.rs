@@ -81,7 +81,7 @@ fn candidates() -> Vec<Value> {
         json!("on"),
     ];
     let words = "UserHome BesideWorkflow clean never always finish cancel codex vex command read-only full repeat join \
-                 text jsonl user private github gitlab linear hmac 127.0.0.1:9";
+                 text jsonl user private github gitlab linear hmac agent own 127.0.0.1:9";
     values.extend(words.split(' ').map(Value::from));
     values
 }
