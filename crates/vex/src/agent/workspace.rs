@@ -16,9 +16,7 @@ const MAX_FILES: usize = 12 * 1024;
 /// The maximum size of the list of files that are not shown, in bytes.
 const MAX_OTHERS: usize = 1000;
 
-/// Describes the workspace with its files, and how the check failed, and returns the files. A request
-/// comes at the end: small models continue the text that they read last. It does not repeat the task,
-/// which is followed by this description, and they would continue with that.
+/// Describes the workspace with its files, and how the check failed, and returns the files.
 pub(crate) fn described(
     tools: &Toolbox,
     task: &str,
@@ -53,6 +51,5 @@ pub(crate) fn described(
             Verify::ended(result)
         );
     }
-    text.push_str("\nNow write only what the task needs to change: files and commands.\n");
     (text, files)
 }
