@@ -176,8 +176,9 @@ fn remove_abandoned(place: &Path) -> io::Result<()> {
         // It may have been removed since.
         let Ok(file) = File::open(&path) else { continue };
         if let Ok(_lock) = Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            // Another run may have removed both between the opening and the lock.
             let _ = fs::remove_dir_all(path.with_extension(""));
-            fs::remove_file(&path)?;
+            let _ = fs::remove_file(&path);
         }
     }
     Ok(())
