@@ -250,14 +250,7 @@ fn vex_calls_a_tool_of_an_own_server() {
         )
         .work("prompt", json!("Do the task."))
         .attempts(1);
-    let home = world.env.home().join("vex");
-    std::fs::create_dir_all(&home).unwrap();
-    let settings = format!(
-        "[providers.house]\nprotocol = \"chat\"\nbase_url = \"{}\"\napi_key_env = \"HOUSE_KEY\"\n",
-        server.v1()
-    );
-    std::fs::write(home.join("config.toml"), settings).unwrap();
-    world.put("/agents/a/env/VEX_HOME", json!(home));
+    world.house("chat", &server.v1());
     world
         .start_with(&["run", "--once"], &[("SOURCE", &secret())])
         .done()
