@@ -1,173 +1,321 @@
-//! The files of the workspace at one time, to which a further try returns.
+//! A copy of the workspace at one time, to which a further try returns.
 //!
-//! The files are kept in a git repository of its own, outside of the workspace, with git's rules
-//! about ignored files: what is ignored, such as the output of a build, is neither kept nor restored. If
-//! the workspace is a repository, its branch and index return too; new branches, tags and objects
-//! stay.
+//! The copy is a folder like the workspace, outside of it, so that people can recover files from
+//! what a killed run left. What git ignores, such as the output of a build, is neither copied nor
+//! restored, and neither are the objects of repositories, to which git only adds. Everything else
+//! is: files with their permissions, links, empty folders, nested repositories, and of each
+//! repository its branches, tags, stash, index, settings, and a merge that is under way.
 
+mod differences;
+mod outside;
+mod present;
+
+#[cfg(test)]
+mod tests;
+
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
+use std::time::{Duration, SystemTime};
 
 use nix::fcntl::{Flock, FlockArg};
+use sha2::{Digest as _, Sha256};
 
-use crate::git;
+use self::differences::Difference;
+use self::outside::OutsideRepository;
+use self::present::{Entry, Stat};
 
-/// Bytes are kept as they are, whatever the attributes in the workspace say.
-const ATTRIBUTES: &str = "* -text -filter -ident -working-tree-encoding\n";
+/// The maximum number of files that are copied.
+const MAX_FILES: u64 = 200_000;
+/// The maximum size of all copied files, in bytes.
+const MAX_BYTES: u64 = 4 * 1024 * 1024 * 1024;
+/// How long the copy of a killed run stays.
+const KEPT_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Why files cannot be kept or restored.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
-    #[error("cannot keep the files of the workspace: {0}")]
-    Io(#[from] io::Error),
+    #[error("cannot keep or restore {path}: {source}", path = path.display())]
+    Io { path: PathBuf, source: io::Error },
+    #[error(
+        "the workspace is too large to keep a copy of it: git ignores all but more than {MAX_FILES} files or 4 GiB"
+    )]
+    TooLarge,
+    /// The objects of a repository are gone, so that its branches cannot be restored.
+    #[error("no file was restored: the repository {path} was moved or replaced", path = path.display())]
+    Replaced { path: PathBuf },
     /// git failed, and says why.
-    #[error("cannot keep the files of the workspace: git {command}: {error}")]
+    #[error("cannot restore the repository of the workspace: git {command}: {error}")]
     Git { command: String, error: String },
 }
+
+/// Returns a function that adds the path to an error.
+fn at(path: &Path) -> impl FnOnce(io::Error) -> SnapshotError {
+    let path = path.to_owned();
+    |source| SnapshotError::Io { path, source }
+}
+
+/// A digest of the state of a workspace.
+pub type State = [u8; 32];
 
 /// The files of a workspace at one time.
 #[derive(Debug)]
 pub struct Snapshot {
     root: PathBuf,
-    /// The repository with the kept files; removed when dropped.
+    /// The folder of the copy; removed when dropped.
     store: PathBuf,
     /// Locked while the run lives.
     _lock: Flock<File>,
-    tree: String,
-    repository: Option<Repository>,
-}
-
-/// The state of the workspace's own repository.
-#[derive(Debug)]
-struct Repository {
-    /// The branch, unless HEAD is detached.
-    branch: Option<String>,
-    head: String,
-    index: PathBuf,
-    /// The copy of the index, if there was one.
-    kept_index: Option<PathBuf>,
+    /// The present files that are known to equal their copies.
+    equal: RefCell<HashMap<PathBuf, Stat>>,
+    /// The object folders of the repositories in the workspace.
+    objects: Vec<(PathBuf, Stat)>,
+    /// What cannot be copied, such as sockets.
+    others: BTreeSet<PathBuf>,
+    outside: Option<OutsideRepository>,
 }
 
 impl Snapshot {
-    /// Keeps the files of the workspace `root` in a new folder below `place`. Commands of the model
-    /// must not be able to write there: the settings of a repository can name programs. What killed
-    /// runs left in `place` is removed.
+    /// Copies the workspace `root` to a new folder below `place`, and returns the copy with those
+    /// that killed runs left of the same workspace. Commands of the model must not be able to write
+    /// below `place`.
     ///
     /// # Errors
-    /// When git is missing or fails, or its repository cannot be written.
-    pub fn take(root: &Path, place: &Path) -> Result<Self, SnapshotError> {
+    /// When a file cannot be read or copied, or the workspace is too large.
+    pub fn take(root: &Path, place: &Path) -> Result<(Self, Vec<PathBuf>), SnapshotError> {
         let mut builder = fs::DirBuilder::new();
-        std::os::unix::fs::DirBuilderExt::mode(builder.recursive(true), 0o700);
-        builder.create(place)?;
-        remove_abandoned(place)?;
+        builder.recursive(true).mode(0o700);
+        builder.create(place).map_err(at(place))?;
+        let left = leftovers(root, place).map_err(at(place))?;
         let store = place.join(uuid::Uuid::now_v7().to_string());
-        let file = File::create(lock_of(&store))?;
-        let lock = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, errno)| io::Error::from(errno))?;
+        let lock = lock(root, &store).map_err(at(&store))?;
         let mut snapshot = Self {
             root: root.to_owned(),
             store,
             _lock: lock,
-            tree: String::new(),
-            repository: None,
+            equal: RefCell::default(),
+            objects: Vec::new(),
+            others: BTreeSet::new(),
+            outside: OutsideRepository::of(root)?,
         };
-        builder.create(&snapshot.store)?;
-        snapshot.git(&["init", "--quiet", "--template="])?;
-        fs::create_dir_all(snapshot.store.join("info"))?;
-        fs::write(snapshot.store.join("info/attributes"), ATTRIBUTES)?;
-        snapshot.tree = snapshot.current()?;
-        snapshot.repository = Repository::of(root);
-        if let Some(repository) = &mut snapshot.repository {
-            repository.keep_index(&snapshot.store)?;
+        builder.create(&snapshot.store).map_err(at(&snapshot.store))?;
+        snapshot.copy_all()?;
+        Ok((snapshot, left))
+    }
+
+    fn copy_all(&mut self) -> Result<(), SnapshotError> {
+        let (mut files, mut bytes) = (0, 0);
+        let mut folders = Vec::new();
+        for path in present::paths(&self.root) {
+            let (from, to) = (self.root.join(&path), self.store.join(&path));
+            // Something may have removed it meanwhile.
+            let Some((entry, stat)) = Entry::of(&from).map_err(at(&from))? else {
+                continue;
+            };
+            match entry {
+                Entry::Folder { .. } if differences::holds_objects(&path) => self.objects.push((path, stat)),
+                Entry::Folder { mode } => {
+                    fs::create_dir_all(&to).map_err(at(&to))?;
+                    folders.push((to, mode));
+                }
+                Entry::Link { target } => symlink(target, &to).map_err(at(&to))?,
+                Entry::File { .. } => {
+                    (files, bytes) = (files + 1, bytes + stat.size());
+                    if files > MAX_FILES || bytes > MAX_BYTES {
+                        return Err(SnapshotError::TooLarge);
+                    }
+                    fs::copy(&from, &to).map_err(at(&from))?;
+                    self.equal.get_mut().insert(path, stat);
+                }
+                Entry::Other => _ = self.others.insert(path),
+            }
         }
-        Ok(snapshot)
+        // Last, since nothing can be created in some of them.
+        for (folder, mode) in folders.into_iter().rev() {
+            set_mode(&folder, mode)?;
+        }
+        Ok(())
     }
 
-    /// Returns the state of the present files and of the branch: the same text for the same state.
+    /// Returns a digest of the state of the present files and of the branches.
     ///
     /// # Errors
-    /// When git fails.
-    pub fn state(&self) -> Result<String, SnapshotError> {
-        let head = self.repository.as_ref().and_then(|_| Repository::of(&self.root));
-        let head = head.map(|repository| repository.head).unwrap_or_default();
-        Ok(format!("{} {head}", self.current()?))
+    /// When a file cannot be read.
+    pub fn state(&self) -> Result<State, SnapshotError> {
+        let mut state = Sha256::new();
+        let mut add = |bytes: &[u8]| {
+            state.update(bytes.len().to_le_bytes());
+            state.update(bytes);
+        };
+        let changed = self.changed()?.into_iter().map(|difference| difference.path);
+        let added = self.added()?;
+        let added = added
+            .into_iter()
+            .flat_map(|path| present::below(&self.root, path));
+        for path in changed
+            .chain(added)
+            .filter(|path| differences::belongs_to_state(path))
+        {
+            let full = self.root.join(&path);
+            add(path.as_os_str().as_bytes());
+            match Entry::of(&full).map_err(at(&full))? {
+                None => add(b"none"),
+                Some((Entry::Folder { mode }, _)) => add(format!("folder {mode}").as_bytes()),
+                Some((Entry::Link { target }, _)) => add(target.as_os_str().as_bytes()),
+                Some((Entry::File { mode }, _)) => {
+                    add(format!("file {mode}").as_bytes());
+                    add(&fs::read(&full).map_err(at(&full))?);
+                }
+                Some((Entry::Other, _)) => add(b"other"),
+            }
+        }
+        if let Some(outside) = &self.outside {
+            add(outside.head().as_bytes());
+        }
+        Ok(state.finalize().into())
     }
 
-    /// Returns the tree of the present files.
-    fn current(&self) -> Result<String, SnapshotError> {
-        self.git(&["add", "--all", "--", "."])?;
-        let tree = self.git(&["write-tree"])?;
-        Ok(String::from_utf8_lossy(&tree).trim().to_owned())
-    }
-
-    /// Returns the files, and the branch and index of the repository, to the kept state.
+    /// Returns the files and repositories to the kept state. No process may change them meanwhile.
     ///
     /// # Errors
-    /// When git fails or a file cannot be written; some files may be restored then.
+    /// When a repository was replaced, of which nothing is restored then, or when a file cannot be
+    /// written; some files may be restored then.
     pub fn restore(&self) -> Result<(), SnapshotError> {
-        let now = self.current()?;
-        let added = self.git(&[
-            "diff-tree",
-            "-r",
-            "-z",
-            "--name-only",
-            "--diff-filter=A",
-            "--no-renames",
-            &self.tree,
-            &now,
-        ])?;
-        for name in added.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
-            self.remove(Path::new(OsStr::from_bytes(name)))?;
+        for (path, stat) in &self.objects {
+            if !present::is_same_folder(&self.root, path, stat).map_err(at(path))? {
+                let path = path.parent().unwrap_or(path).to_owned();
+                return Err(SnapshotError::Replaced { path });
+            }
         }
-        self.git(&["read-tree", "--reset", &self.tree])?;
-        self.git(&["checkout-index", "--all", "--force", "--quiet"])?;
-        match &self.repository {
-            Some(repository) => repository.restore(&self.root),
+        // The folders in which something is written, with their present permissions at the end.
+        let mut touched = BTreeSet::new();
+        for difference in self.changed()? {
+            self.open_parent(&difference.path, &mut touched)?;
+            self.write(&difference)?;
+            if matches!(difference.kept, Entry::Folder { .. }) {
+                touched.insert(difference.path);
+            }
+        }
+        // An added rule could hide added files.
+        let is_rule = |path: &PathBuf| path.file_name() == Some(OsStr::new(".gitignore"));
+        let rules: Vec<_> = self.added()?.into_iter().filter(is_rule).collect();
+        for path in rules.into_iter().chain(self.added()?) {
+            self.open_parent(&path, &mut touched)?;
+            remove(&self.root.join(path))?;
+        }
+        for path in touched.into_iter().rev() {
+            let copy = self.store.join(&path);
+            if let Some((Entry::Folder { mode }, _)) = Entry::of(&copy).map_err(at(&copy))? {
+                set_mode(&self.root.join(&path), mode)?;
+            }
+        }
+        match &self.outside {
+            Some(outside) => outside.restore(&self.root),
             None => Ok(()),
         }
     }
 
-    /// Removes a file that was added, and its folders if they are empty now.
-    fn remove(&self, name: &Path) -> Result<(), SnapshotError> {
-        match fs::remove_file(self.root.join(name)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
-            _ => {}
-        }
-        for folder in name.ancestors().skip(1).filter(|folder| *folder != Path::new("")) {
-            if fs::remove_dir(self.root.join(folder)).is_err() {
-                break;
+    /// Lets the folder of an entry be written to, and notes it.
+    fn open_parent(&self, path: &Path, touched: &mut BTreeSet<PathBuf>) -> Result<(), SnapshotError> {
+        let folder = path.parent().unwrap_or(Path::new(""));
+        if folder != Path::new("") && touched.insert(folder.to_owned()) {
+            let full = self.root.join(folder);
+            if let Some((Entry::Folder { mode }, _)) = Entry::of(&full).map_err(at(&full))? {
+                set_mode(&full, mode | 0o700)?;
             }
         }
         Ok(())
     }
 
-    fn git(&self, args: &[&str]) -> Result<Vec<u8>, SnapshotError> {
-        let mut command = git::command(&self.root);
-        command
-            .env("GIT_DIR", &self.store)
-            .env("GIT_WORK_TREE", &self.root)
-            .args(["-c", "core.autocrlf=false", "-c", "core.excludesFile=/dev/null"])
-            .args(["-c", "advice.addEmbeddedRepo=false"]);
-        succeeded(command.args(args).stderr(Stdio::piped()).output()?, args)
+    /// Writes one entry as it was. Its folder is restored already.
+    fn write(&self, difference: &Difference) -> Result<(), SnapshotError> {
+        let path = self.root.join(&difference.path);
+        match (&difference.kept, &difference.now) {
+            (Entry::Folder { mode }, Some(Entry::Folder { .. })) => set_mode(&path, mode | 0o700),
+            (Entry::Folder { .. }, _) => {
+                remove(&path)?;
+                fs::create_dir(&path).map_err(at(&path))
+            }
+            (Entry::Link { target }, _) => {
+                remove(&path)?;
+                symlink(target, &path).map_err(at(&path))
+            }
+            (Entry::File { .. }, _) => {
+                // A new file: what stands there now may be a link, or have further names.
+                let new = path.with_file_name(format!(".{}.vex", uuid::Uuid::now_v7()));
+                fs::copy(self.store.join(&difference.path), &new).map_err(at(&new))?;
+                if matches!(difference.now, Some(Entry::Folder { .. })) {
+                    remove(&path)?;
+                }
+                fs::rename(&new, &path).map_err(at(&path))?;
+                if let Some((_, stat)) = Entry::of(&path).map_err(at(&path))? {
+                    self.equal.borrow_mut().insert(difference.path.clone(), stat);
+                }
+                Ok(())
+            }
+            (Entry::Other, _) => Ok(()),
+        }
     }
 }
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.store);
+        let _ = remove(&self.store);
         let _ = fs::remove_file(lock_of(&self.store));
     }
+}
+
+fn set_mode(path: &Path, mode: u32) -> Result<(), SnapshotError> {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(at(path))
+}
+
+/// Removes a file, a link or a whole folder, if it is there. Links are not followed.
+fn remove(path: &Path) -> Result<(), SnapshotError> {
+    let removed = match Entry::of(path).map_err(at(path))? {
+        None => return Ok(()),
+        Some((Entry::Folder { .. }, _)) => fs::remove_dir_all(path).or_else(|error| {
+            if error.kind() != io::ErrorKind::PermissionDenied {
+                return Err(error);
+            }
+            allow_removal(path)?;
+            fs::remove_dir_all(path)
+        }),
+        Some(_) => fs::remove_file(path),
+    };
+    removed.map_err(at(path))
+}
+
+/// Makes all folders below `path` writable.
+fn allow_removal(path: &Path) -> io::Result<()> {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            allow_removal(&entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 fn lock_of(store: &Path) -> PathBuf {
     store.with_extension("lock")
 }
 
-/// Removes the folders in `place` that no living run has locked.
-fn remove_abandoned(place: &Path) -> io::Result<()> {
+/// Creates and locks the file that shows that a copy of `root` is in use.
+fn lock(root: &Path, store: &Path) -> io::Result<Flock<File>> {
+    let path = lock_of(store);
+    fs::write(&path, root.as_os_str().as_bytes())?;
+    Flock::lock(File::open(path)?, FlockArg::LockExclusive).map_err(|(_, errno)| errno.into())
+}
+
+/// Returns the copies of `root` in `place` that killed runs left. Old ones are removed.
+fn leftovers(root: &Path, place: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut left = Vec::new();
     for entry in fs::read_dir(place)? {
         let path = entry?.path();
         if path.extension() != Some(OsStr::new("lock")) {
@@ -175,190 +323,20 @@ fn remove_abandoned(place: &Path) -> io::Result<()> {
         }
         // It may have been removed since.
         let Ok(file) = File::open(&path) else { continue };
-        if let Ok(_lock) = Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            // Another run may have removed both between the opening and the lock.
-            let _ = fs::remove_dir_all(path.with_extension(""));
+        let written = file.metadata()?.modified()?;
+        let Ok(_lock) = Flock::lock(file, FlockArg::LockExclusiveNonblock) else {
+            continue;
+        };
+        let store = path.with_extension("");
+        // Another run may have removed both between the opening and the lock.
+        let Ok(of) = fs::read(&path) else { continue };
+        if SystemTime::now().duration_since(written).unwrap_or_default() > KEPT_FOR {
+            let _ = remove(&store);
             let _ = fs::remove_file(&path);
+        } else if of == root.as_os_str().as_bytes() && store.is_dir() {
+            left.push(store);
         }
     }
-    Ok(())
-}
-
-impl Repository {
-    /// Returns the state of the repository that contains `root`; `None` if there is none with a
-    /// commit.
-    fn of(root: &Path) -> Option<Self> {
-        let run = |args: &[&str]| {
-            let output = git::command(root).args(args).output().ok()?;
-            let text = String::from_utf8(output.stdout).ok()?;
-            output.status.success().then(|| text.trim_end().to_owned())
-        };
-        let index = PathBuf::from(run(&[
-            "rev-parse",
-            "--path-format=absolute",
-            "--git-path",
-            "index",
-        ])?);
-        Some(Self {
-            head: run(&["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?,
-            branch: run(&["symbolic-ref", "--quiet", "HEAD"]),
-            kept_index: None,
-            index,
-        })
-    }
-
-    fn keep_index(&mut self, store: &Path) -> Result<(), SnapshotError> {
-        if self
-            .index
-            .symlink_metadata()
-            .is_ok_and(|metadata| metadata.is_file())
-        {
-            let copy = store.join("kept-index");
-            fs::copy(&self.index, &copy)?;
-            self.kept_index = Some(copy);
-        }
-        Ok(())
-    }
-
-    fn restore(&self, root: &Path) -> Result<(), SnapshotError> {
-        let run = |args: &[&str]| {
-            let output = git::command(root).args(args).stderr(Stdio::piped()).output()?;
-            succeeded(output, args).map(drop)
-        };
-        match &self.branch {
-            Some(branch) => {
-                run(&["symbolic-ref", "HEAD", branch])?;
-                run(&["update-ref", branch, &self.head])?;
-            }
-            None => run(&["update-ref", "--no-deref", "HEAD", &self.head])?,
-        }
-        match &self.kept_index {
-            Some(copy) => {
-                // A new file: what stands there now may be a link.
-                let new = self.index.with_extension(format!("{}.vex", uuid::Uuid::now_v7()));
-                fs::copy(copy, &new)?;
-                fs::rename(&new, &self.index)?;
-            }
-            None => match fs::remove_file(&self.index) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
-                _ => {}
-            },
-        }
-        Ok(())
-    }
-}
-
-fn succeeded(output: Output, args: &[&str]) -> Result<Vec<u8>, SnapshotError> {
-    if output.status.success() {
-        return Ok(output.stdout);
-    }
-    Err(SnapshotError::Git {
-        command: args.first().copied().unwrap_or_default().to_owned(),
-        error: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-    use std::process::Command;
-
-    use super::*;
-
-    fn sh(dir: &Path, script: &str) -> String {
-        let done = Command::new("sh")
-            .args(["-ec", script])
-            .current_dir(dir)
-            .output()
-            .unwrap();
-        assert!(done.status.success(), "{done:?}");
-        String::from_utf8(done.stdout).unwrap()
-    }
-
-    fn listing(dir: &Path) -> String {
-        sh(
-            dir,
-            "find . -path ./.git -prune -o -type f -printf '%m %p ' -exec cat {} \\; -printf '\\n' | sort",
-        )
-    }
-
-    const FILES: &str = "mkdir -p lib/deep; printf 'a\\r\\n' > a.txt; echo b > lib/b; echo '*.txt text eol=lf' > .gitattributes; \
-                         echo out > .gitignore; mkdir out; echo o > out/o; printf '#!/bin/sh\\n' > run; chmod 755 run; ln -s a.txt link";
-    const CHANGES: &str = "printf x > a.txt; rm lib/b; rmdir lib/deep; rmdir lib; echo lib > lib; mkdir new; echo n > 'new/n\\\"ä'; \
-                           chmod 644 run; rm link; echo p > out/p";
-
-    #[test]
-    fn files_return_to_the_kept_state() {
-        let place = tempfile::tempdir().unwrap();
-        let dir = tempfile::tempdir().unwrap();
-        sh(dir.path(), FILES);
-        let before = listing(dir.path());
-        let snapshot = Snapshot::take(dir.path(), place.path()).unwrap();
-        assert_eq!(snapshot.current().unwrap(), snapshot.tree);
-        sh(dir.path(), CHANGES);
-        assert_ne!(snapshot.current().unwrap(), snapshot.tree);
-        snapshot.restore().unwrap();
-        // What git ignores stays as it is.
-        fs::remove_file(dir.path().join("out/p")).unwrap();
-        assert_eq!(listing(dir.path()), before);
-        assert_eq!(snapshot.current().unwrap(), snapshot.tree);
-        assert!(!dir.path().join("new").exists());
-        assert_eq!(fs::read(dir.path().join("a.txt")).unwrap(), b"a\r\n");
-        assert_eq!(
-            dir.path().join("run").metadata().unwrap().permissions().mode() & 0o777,
-            0o755
-        );
-        let store = snapshot.store.clone();
-        drop(snapshot);
-        assert!(!store.exists());
-    }
-
-    #[test]
-    fn leftovers_of_killed_runs_are_removed() {
-        let place = tempfile::tempdir().unwrap();
-        let dir = tempfile::tempdir().unwrap();
-        let names = || {
-            let mut all: Vec<_> = fs::read_dir(place.path())
-                .unwrap()
-                .map(|entry| entry.unwrap().path())
-                .collect();
-            all.sort();
-            all
-        };
-        let alive = Snapshot::take(dir.path(), place.path()).unwrap();
-        let kept = names();
-        assert_eq!(kept.len(), 2);
-        let killed = place.path().join("killed");
-        fs::create_dir(&killed).unwrap();
-        fs::write(killed.join("HEAD"), "").unwrap();
-        fs::write(lock_of(&killed), "").unwrap();
-        drop(Snapshot::take(dir.path(), place.path()).unwrap());
-        assert_eq!(names(), kept);
-        drop(alive);
-        assert!(names().is_empty());
-    }
-
-    #[test]
-    fn branch_and_index_return_too() {
-        let place = tempfile::tempdir().unwrap();
-        let dir = tempfile::tempdir().unwrap();
-        sh(
-            dir.path(),
-            "git init -qb main; git config user.name n; git config user.email e@e; echo 1 > a; git add .; git commit -qm first; \
-             echo 2 > b; git add b",
-        );
-        let state = || sh(dir.path(), "git status --porcelain -b; git rev-parse HEAD");
-        let before = state();
-        let snapshot = Snapshot::take(dir.path(), place.path()).unwrap();
-        sh(
-            dir.path(),
-            "git checkout -qb other; echo 3 > a; git commit -qam second; rm b",
-        );
-        assert_ne!(state(), before);
-        snapshot.restore().unwrap();
-        assert_eq!(state(), before);
-        sh(dir.path(), "git commit -qm third");
-        snapshot.restore().unwrap();
-        assert_eq!(state(), before);
-    }
+    left.sort();
+    Ok(left)
 }

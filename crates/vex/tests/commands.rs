@@ -160,9 +160,9 @@ fn commands_cannot_change_the_files_that_are_kept_for_a_further_try() {
         return;
     }
     let fixture = Fixture::new();
-    // The settings of this repository could name a program that vex runs outside of the sandbox.
-    let write = "config=$(find \"$HOME\" -path '*/snapshots/*/config'); test -f \"$config\" || exit 1; \
-                 if ( echo x >> \"$config\" ) || rm \"$config\"; then exit 2; else exit 9; fi";
+    std::fs::write(fixture.path("work/kept.txt"), "kept").unwrap();
+    let write = "copy=$(find \"$HOME\" -path '*/snapshots/*/kept.txt'); test -f \"$copy\" || exit 1; \
+                 if ( echo x >> \"$copy\" ) || rm \"$copy\"; then exit 2; else exit 9; fi";
     let check = format!("( {write} ); test $? = 9");
     let args = [
         "--permission",

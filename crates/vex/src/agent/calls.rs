@@ -13,6 +13,11 @@ use crate::tools::{Need, Tool, Toolbox};
 /// The exit code of a shell that does not find a program.
 const NOT_FOUND: i32 = 127;
 
+/// Programs that run a file.
+const INTERPRETERS: [&str; 10] = [
+    "python3", "python", "node", "sh", "bash", "ruby", "perl", "php", "deno", "bun",
+];
+
 impl Agent<'_> {
     /// Runs the calls of an answer. Each result is recorded as soon as it exists, and every call
     /// has a result when this function returns, even if the run was interrupted.
@@ -58,7 +63,13 @@ impl Agent<'_> {
             .find(|(_, result)| result.exit_code == Some(NOT_FOUND));
         if let Some(command) = missing.and_then(|(call, _)| self.command_with(call)) {
             let hint = format!("There is no such program. The task names this command: `{command}`");
-            self.send_to_model(&hint)?;
+            if self.writes_fences() {
+                // The next sample has only its note.
+                self.answer.error = format!("{hint}\n{}", self.answer.error);
+                self.answer.failed_command = Some(self.answer.error.clone());
+            } else {
+                self.send_to_model(&hint)?;
+            }
         }
         self.denied = results
             .into_iter()
@@ -71,8 +82,8 @@ impl Agent<'_> {
         ControlFlow::Continue(())
     }
 
-    /// Returns a longer command that contains the program of a call as an argument: in backticks in a
-    /// prompt, or the check.
+    /// Returns a longer command that contains the program of a call as an argument: in backticks or
+    /// after an interpreter in a prompt, or the check.
     fn command_with(&self, call: &ToolCall) -> Option<String> {
         let line = call.input.json()?.get("command")?.as_str()?;
         let program = line.split_whitespace().next()?.trim_start_matches("./");
@@ -83,7 +94,8 @@ impl Agent<'_> {
         let verify = self.run.settings.verify.as_ref();
         let mut known = quoted.chain(verify.map(|verify| verify.command.as_str()));
         let is_argument = |known: &str| known.split_whitespace().skip(1).any(|word| word == program);
-        known.find(|known| is_argument(known)).map(str::to_owned)
+        let command = known.find(|known| is_argument(known)).map(str::to_owned);
+        command.or_else(|| prompts.iter().find_map(|prompt| interpreted(prompt, program)))
     }
 
     /// Checks, at the end of a turn whose text is `text`, whether the run is in a loop.
@@ -109,6 +121,20 @@ impl Agent<'_> {
             }
         }
     }
+}
+
+/// Returns the command in a text that passes a file to an interpreter.
+fn interpreted(text: &str, file: &str) -> Option<String> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let is_file = |word: &str| {
+        word.trim_start_matches("./")
+            .trim_end_matches(['.', ',', ':', ';'])
+            == file
+    };
+    let found = words
+        .windows(2)
+        .find(|pair| INTERPRETERS.contains(&pair[0]) && is_file(pair[1]));
+    found.map(|pair| format!("{} {file}", pair[0]))
 }
 
 fn effect(tools: &Toolbox, call: &ToolCall) -> Effect {

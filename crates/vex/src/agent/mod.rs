@@ -228,7 +228,8 @@ impl<'a> Agent<'a> {
                 ControlFlow::Break(ending)
                     if ending.reason == ExitReason::Done && !self.run.inbox.close_if_empty() =>
                 {
-                    step = ControlFlow::Continue(());
+                    // What is done stays, whatever becomes of the message.
+                    step = self.keep_files();
                 }
                 ControlFlow::Break(ending) => match self.start_next_try(ending) {
                     ControlFlow::Continue(()) => step = ControlFlow::Continue(()),
@@ -332,6 +333,7 @@ impl<'a> Agent<'a> {
         }
         self.run.provider.set_tool_calls(form);
         self.keep_files()?;
+        self.run_first_check();
         self.start_other_sample(
             "the model writes calls as text: it writes files in fences from now on",
             "",

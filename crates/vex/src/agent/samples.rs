@@ -11,7 +11,7 @@ use super::{Agent, AnswerEffect, Ending};
 use crate::conversation::{ToolCall, ToolResult};
 use crate::events::ExitReason;
 use crate::session::Entry;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Snapshot, State};
 use crate::tools::{Attachment, Tool as _, WriteFile, has_word};
 
 /// How often a try may start afresh, beside those after a failed check.
@@ -61,7 +61,7 @@ pub(super) struct Samples {
     /// The result of the check with the first files.
     first_check: Option<ToolResult>,
     /// The state of the files at the start of the sample, if files are kept.
-    files: Option<String>,
+    files: Option<State>,
     /// The number of the try, from 1.
     attempt: u32,
     /// The number of all tries.
@@ -86,7 +86,7 @@ impl Samples {
     }
 
     /// Returns the state of the present files, if files are kept.
-    fn current_files(&self) -> Option<String> {
+    fn current_files(&self) -> Option<State> {
         self.snapshot.as_ref()?.state().ok()
     }
 
@@ -109,21 +109,28 @@ impl Agent<'_> {
         self.run.provider.model().tool_calls.in_fences()
     }
 
-    /// Keeps the files if a further try or sample may return to them.
+    /// Keeps the files, as they are now, if a further try or sample may return to them.
     pub(super) fn keep_files(&mut self) -> ControlFlow<Ending> {
         let has_tries = self.samples.tries > 1;
         let may_restore = has_tries || (self.writes_fences() && self.run.settings.verify.is_some());
         if !may_restore {
             return ControlFlow::Continue(());
         }
+        self.samples.first_check = None;
+        let root = self.run.tools.root().path();
+        self.run.tools.stop_background_commands();
         let taken = match &self.run.settings.snapshots {
-            Some(place) => {
-                Snapshot::take(self.run.tools.root().path(), place).map_err(|error| error.to_string())
-            }
+            Some(place) => Snapshot::take(root, place).map_err(|error| error.to_string()),
             None => Err("there is no folder for the files of the workspace: set HOME or VEX_HOME".to_owned()),
         };
         match taken {
-            Ok(snapshot) => self.samples.snapshot = Some(snapshot),
+            Ok((snapshot, left)) => {
+                self.samples.snapshot = Some(snapshot);
+                for copy in left {
+                    let text = "a run that was killed left a copy of the files as they were before it in";
+                    self.run.journal.warning(&format!("{text} {}", copy.display()));
+                }
+            }
             Err(error) if has_tries => {
                 return ControlFlow::Break(Ending::failed(ExitReason::Config, error));
             }
@@ -132,14 +139,19 @@ impl Agent<'_> {
         ControlFlow::Continue(())
     }
 
-    /// Shows the model the workspace, after a first run of the check.
-    pub(super) fn show_workspace(&mut self) -> ControlFlow<Ending> {
+    /// Runs the check with the first files.
+    pub(super) fn run_first_check(&mut self) {
         if let Some(verify) = &self.run.settings.verify {
             let result = verify.run(self.run.tools, self.run.interrupt);
             self.run.journal.verify(&verify.command, &result);
             self.samples.first_check = Some(result.clone());
             self.last_check = Some(result);
         }
+    }
+
+    /// Shows the model the workspace, after a first run of the check.
+    pub(super) fn show_workspace(&mut self) -> ControlFlow<Ending> {
+        self.run_first_check();
         self.called_since_check = false;
         self.samples.files = self.samples.current_files();
         let text = self.described();
@@ -244,6 +256,8 @@ impl Agent<'_> {
         let Some(snapshot) = &self.samples.snapshot else {
             return ControlFlow::Continue(());
         };
+        // They may hold ports, and would write files during or after it.
+        self.run.tools.stop_background_commands();
         if let Err(error) = snapshot.restore() {
             return ControlFlow::Break(Ending::failed(ExitReason::Failed, error.to_string()));
         }

@@ -213,6 +213,11 @@ impl Toolbox {
     pub fn root(&self) -> &Root {
         &self.root
     }
+
+    /// Ends all commands that run in the background, and waits for their ends.
+    pub(crate) fn stop_background_commands(&self) {
+        self.processes.stop_all();
+    }
 }
 
 #[cfg(test)]

@@ -278,3 +278,86 @@ fn commit_is_a_change() {
     let played = scene.play_turns(vec![text_turn("```sh\ngit add a.txt && git commit -qm two\n```")]);
     assert_eq!(played.ending.reason, ExitReason::Done);
 }
+
+#[test]
+fn background_commands_end_before_the_files_are_restored() {
+    let mut scene = scene(|settings| {
+        settings.more_tries = 1;
+        settings.verify.as_mut().unwrap().attempts = 1;
+    });
+    scene.tool_calls = ToolCalls::Native;
+    let server = "trap '' TERM; mkfifo wait; echo $$ > ../pid; read line < wait";
+    let started = "until [ -s ../pid ]; do :; done";
+    let mut turns = vec![
+        calls(&[("run_command", json!({"command": server, "background": true}))]),
+        sh(started),
+        text_turn("I have written the file as it must be."),
+        sh("echo right >> a.txt"),
+        text_turn("I have written the file as it must be."),
+    ]
+    .into_iter();
+    let pid = scene.dir.path().join("pid");
+    let mut was_alive = None;
+    let played = scene.play(|number, _| {
+        if number == 3 {
+            let pid = std::fs::read_to_string(&pid).unwrap();
+            was_alive = Some(std::path::Path::new("/proc").join(pid.trim()).exists());
+        }
+        Ok(turns.next().unwrap())
+    });
+    assert_eq!(played.ending.reason, ExitReason::Done, "{:?}", played.ending);
+    assert_eq!(was_alive, Some(false));
+    assert!(!scene.work().join("wait").exists());
+}
+
+#[test]
+fn next_sample_gets_the_command_that_the_task_names() {
+    for task in ["Run python3 a_test.py.", "Run `env a_test.py`."] {
+        let mut scene = scene(|_| {});
+        scene.task = task.to_owned();
+        let played = scene.play_turns(vec![text_turn("```sh\na_test.py\n```"), file("right")]);
+        assert_eq!(played.ending.reason, ExitReason::Done);
+        let command = task.trim_start_matches("Run ").trim_matches(['.', '`']);
+        let note = format!("There is no such program. The task names this command: `{command}`");
+        assert!(only_message(&played, 1).contains(&note), "{:#?}", played.seen[1]);
+    }
+}
+
+#[test]
+fn verified_work_stays_when_a_message_of_a_person_leads_to_a_failure() {
+    let scene = scene(|_| {});
+    let inbox = scene.inbox.clone();
+    let mut turns = vec![file("right"), file("wrong"), file("right 2")].into_iter();
+    let mut files = Vec::new();
+    let played = scene.play(|number, _| {
+        files.push(content(&scene));
+        if number == 0 {
+            inbox.deliver(PersonMessage {
+                id: "m1".to_owned(),
+                text: "Once more.".to_owned(),
+                interrupt: false,
+            });
+        }
+        Ok(turns.next().unwrap())
+    });
+    assert_eq!(played.ending.reason, ExitReason::Done, "{:?}", played.ending);
+    assert_eq!(files, ["start\n", "right\n", "right\n"]);
+}
+
+#[test]
+fn model_that_is_learnt_to_write_files_is_shown_the_failing_check() {
+    let mut scene = scene(|_| {});
+    scene.tool_calls = ToolCalls::Native;
+    scene.settings.learn = LearnedForm::at(scene.dir.path().join("models.json"), "model");
+    let mut as_text = sh("cat a.txt");
+    for block in &mut as_text.blocks {
+        if let Block::ToolCall(call) = block {
+            call.repaired = true;
+        }
+    }
+    let played = scene.play_turns(vec![as_text, file("wrong"), file("right")]);
+    assert_eq!(played.ending.reason, ExitReason::Done, "{:?}", played.ending);
+    for number in [1, 2] {
+        assert!(only_message(&played, number).contains("fails now (exit code 1)"));
+    }
+}

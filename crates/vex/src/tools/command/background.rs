@@ -136,8 +136,9 @@ impl Background {
     }
 }
 
-impl Drop for BackgroundCommands {
-    fn drop(&mut self) {
+impl BackgroundCommands {
+    /// Ends all commands, and waits for their ends.
+    pub(crate) fn stop_all(&self) {
         let mut all = lock(&self.0);
         for one in all.iter() {
             one.ask_to_stop();
@@ -145,5 +146,11 @@ impl Drop for BackgroundCommands {
         for one in all.iter_mut() {
             one.stop();
         }
+    }
+}
+
+impl Drop for BackgroundCommands {
+    fn drop(&mut self) {
+        self.stop_all();
     }
 }
