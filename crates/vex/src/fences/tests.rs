@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 
+use super::paths::is_path;
 use super::*;
 
 fn calls(text: &str, only_file: Option<&str>) -> Vec<String> {

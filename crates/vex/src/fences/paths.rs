@@ -1,0 +1,101 @@
+//! Where models write the path of a file: above its fence, in the first line of the fence, or in a
+//! comment that is the first line of the content.
+
+use std::path::{Component, Path};
+
+/// The maximum length of a line that is taken for a path, in bytes.
+const MAX_PATH: usize = 200;
+
+/// Words before the path of a file in the line above a fence.
+const LABELS: [&str; 7] = [
+    "file:",
+    "path:",
+    "filename:",
+    "update",
+    "create",
+    "edit",
+    "change",
+];
+
+/// Returns the path in the line above a fence: the line is a path, ends with one in backticks, or
+/// announces the content of one.
+pub(super) fn path_of(line: &str) -> Option<&str> {
+    if let Some(path) = path_with_content(line) {
+        return Some(path);
+    }
+    let line = line.trim().trim_end_matches(':').trim_matches(['*', '#', ' ']);
+    let line = line.trim_end_matches(':');
+    if let Some((_, quoted)) = line.strip_suffix('`').and_then(|line| line.rsplit_once('`')) {
+        return Some(quoted).filter(|path| is_path(path));
+    }
+    let lower = line.to_ascii_lowercase();
+    let label = LABELS.iter().find(|label| lower.starts_with(**label));
+    let path = label
+        .map_or(line, |label| &line[label.len()..])
+        .trim()
+        .trim_matches(['*', '"', '\'']);
+    is_path(path).then_some(path)
+}
+
+/// Returns the path in a line such as "`a.txt` should contain:".
+fn path_with_content(line: &str) -> Option<&str> {
+    let before = line.trim().strip_suffix(':')?;
+    let is_content = |word: &str| word.starts_with("content") || word.starts_with("contain");
+    let mut quoted = before.split('`').skip(1).step_by(2);
+    let (path, more) = (quoted.next()?, quoted.next());
+    let announces = before.split_whitespace().any(is_content);
+    (announces && more.is_none() && is_path(path)).then_some(path)
+}
+
+/// Returns the path in the first line of a fence: "```python name.py", "```name.py".
+pub(super) fn path_of_info(info: &str) -> Option<&str> {
+    let last = info.split_whitespace().next_back()?;
+    let path = last
+        .rsplit_once([':', '='])
+        .map_or(last, |(_, path)| path)
+        .trim_matches('"');
+    is_path(path).then_some(path)
+}
+
+/// Returns the path in a comment that is the first line of a content, and the content after it.
+pub(super) fn path_in_comment(content: &str) -> Option<(&str, &str)> {
+    let (first, after) = content.split_once('\n')?;
+    let comment = ["# ", "// ", "<!-- ", "; ", "-- "]
+        .iter()
+        .find_map(|mark| first.strip_prefix(mark))?;
+    let path = comment.trim_end_matches("-->").trim();
+    (is_path(path) && path.contains(['.', '/'])).then_some((path, after))
+}
+
+/// Returns whether a text is certainly the path of a file below the workspace: a name with an
+/// extension, a hidden file, or a well-known name.
+pub(super) fn is_path(text: &str) -> bool {
+    let is_plain = |c: char| c.is_alphanumeric() || "._-+@/".contains(c);
+    if text.is_empty() || text.len() > MAX_PATH || !text.chars().all(is_plain) {
+        return false;
+    }
+    let path = Path::new(text);
+    if !path
+        .components()
+        .all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
+        || text.ends_with('/')
+    {
+        return false;
+    }
+    let name = path
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or_default();
+    let known = [
+        "Makefile",
+        "Dockerfile",
+        "Justfile",
+        "LICENSE",
+        "README",
+        "Gemfile",
+    ];
+    let has_extension = name
+        .rsplit_once('.')
+        .is_some_and(|(_, end)| (1..=12).contains(&end.len()) && end.contains(|c: char| c.is_alphabetic()));
+    has_extension || known.contains(&name) || text.contains('/')
+}
