@@ -341,11 +341,9 @@ fn edits<'a>(path: &'a str, content: &'a str) -> Option<Vec<Part<'a>>> {
         let new_from = divider + block[divider..].find('\n')? + 1;
         let end = new_from + line_start(&block[new_from..], REPLACE)?;
         let (old, new) = (&block[old_from..divider], &block[new_from..end]);
-        found.push(if old.trim().is_empty() {
-            Part::Write { path, content: new }
-        } else {
-            Part::Edit { path, old, new }
-        });
+        // Nothing to find: the tool then only creates a file.
+        let old = if old.trim().is_empty() { "" } else { old };
+        found.push(Part::Edit { path, old, new });
         left = &block[end..];
         left = left.find('\n').map_or("", |next| &left[next..]);
     }

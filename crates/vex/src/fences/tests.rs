@@ -128,6 +128,15 @@ fn search_and_replace_blocks_become_edits() {
 }
 
 #[test]
+fn block_without_lines_to_find_replaces_no_file() {
+    let text = "a.py\n```\n<<<<<<< SEARCH\n\n=======\nx = 1\n>>>>>>> REPLACE\n```\n";
+    assert_eq!(
+        calls(text, None),
+        [r#"fence_3_1 edit_file {"path":"a.py","old":"","new":"x = 1\n"}"#]
+    );
+}
+
+#[test]
 fn shell_script_is_a_file_if_it_has_a_path() {
     assert!(calls("count.sh\n```sh\nwc -l \"$1\"\n```", None)[0].contains("write_file"));
     assert!(calls("```sh\nsh count.sh\n```", None)[0].contains("run_command"));

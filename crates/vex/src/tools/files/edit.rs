@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::text::{adapted, short_line};
-use super::{brief, explain, load, path_schema, replaceable, save};
+use super::{WriteFile, brief, explain, load, path_schema, replaceable, save};
 use crate::tools::memory::{FileState, digest};
 use crate::tools::tool::Write as Writes;
 use crate::tools::{Tool, ToolContext, ToolError, WriteOutcome};
@@ -55,7 +55,17 @@ impl Tool for EditFile {
         let path = self.path.display();
         let fail = |reason: String| Err(ToolError::Failed(format!("{path}: {reason}")));
         if self.old.is_empty() {
-            return fail("`old` is empty; use write_file for a new file".to_owned());
+            let place = context.root.place_to_create(&self.path)?;
+            return match load(&place, &self.path)? {
+                Some(stored) if !stored.bytes.is_empty() => {
+                    fail("`old` is empty, but the file is not; give the lines to replace".to_owned())
+                }
+                _ => WriteFile {
+                    path: self.path,
+                    content: self.new,
+                }
+                .run(context),
+            };
         }
         if self.old == self.new {
             return fail("`old` and `new` are the same, so nothing would change".to_owned());

@@ -59,6 +59,22 @@ fn write_without_a_change_reports_no_success() {
 }
 
 #[test]
+fn edit_of_nothing_only_creates_a_file() {
+    let bench = Bench::new();
+    bench.put("f", "one\n");
+    let edit = |path: &str| json!({"path": path, "old": "", "new": "two\n"});
+    bench.fails("edit_file", edit("f"));
+    bench.ok("read_file", json!({"path": "f"}));
+    bench.fails("edit_file", edit("f"));
+    assert_eq!(bench.get("f"), "one\n");
+    let shown = bench.ok("edit_file", edit("new/g"));
+    assert!(shown.starts_with("created new/g"), "{shown}");
+    assert_eq!(bench.get("new/g"), "two\n");
+    bench.put("empty", "");
+    bench.ok("edit_file", edit("empty"));
+}
+
+#[test]
 fn file_changed_since_its_read_is_not_written() {
     let bench = Bench::new();
     bench.put("f", "one\n");
