@@ -4,15 +4,17 @@
 //! An answer is read into calls of the ordinary tools, which are permitted, run and recorded like
 //! all others. Text that cannot be a change with certainty stays text.
 
+mod marks;
 mod paths;
 
-use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::conversation::{Block, StopReason, ToolCall, Turn};
+use crate::conversation::{Arguments, Block, StopReason, ToolCall, Turn};
 use crate::tools::{EditFile, RunCommand, Tool as _, WriteFile};
+use marks::{OpenFences, opening, unindented};
 use paths::{path_in_comment, path_of, path_of_info};
 
 const SEARCH: &str = "<<<<<<< SEARCH";
@@ -21,6 +23,12 @@ const REPLACE: &str = ">>>>>>> REPLACE";
 
 /// Marks of a fence with commands.
 const SHELLS: [&str; 6] = ["sh", "bash", "shell", "console", "zsh", "shell-session"];
+
+/// The start of the ids of calls that were read from fences.
+const FENCE_ID: &str = "fence_";
+
+/// The extensions of files that often contain fences.
+const MARKDOWN: [&str; 3] = ["md", "mdx", "markdown"];
 
 /// Describes the form of an answer to the model.
 pub(crate) fn description(whole_files: bool) -> &'static str {
@@ -88,6 +96,32 @@ enum Part<'a> {
         new: &'a str,
     },
     Command(&'a str),
+    /// A change or a command whose end is not certain.
+    Unclear(Unclear<'a>),
+}
+
+/// A fence that may end later than it seems, with everything after it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Unclear<'a> {
+    /// The path of its file; `None` for a command.
+    path: Option<&'a str>,
+    raw: &'a str,
+}
+
+impl Unclear<'_> {
+    /// Returns a call that is not run, and whose result asks for the fence once more.
+    fn call(self, id: String) -> ToolCall {
+        let (tool, subject) = match self.path {
+            Some(path) => (WriteFile::NAME, path),
+            None => (RunCommand::NAME, "the command"),
+        };
+        let reason = format!(
+            "{subject}: the fence contains other fences, so its end is not clear. Write it again between lines of four \
+             marks (````)"
+        );
+        let raw = self.path.map_or(String::new(), |path| format!("{path}\n")) + self.raw;
+        ToolCall::new(id, tool, Arguments::Broken { raw, reason })
+    }
 }
 
 /// Replaces the fences in the text of an answer by calls, if it contains no other calls. `only_file`
@@ -105,7 +139,8 @@ pub(crate) fn read(mut turn: Turn, only_file: Option<&str>, number: u32) -> Turn
         };
         let text = unindented(text);
         for part in parts(&text, only_file, turn.stop == StopReason::MaxTokens) {
-            let (tool, input) = match part {
+            let id = format!("{FENCE_ID}{number}_{}", count + 1);
+            let call = match part {
                 Part::Text(text) => {
                     if !text.trim().is_empty() {
                         blocks.push(Block::text(text));
@@ -113,14 +148,17 @@ pub(crate) fn read(mut turn: Turn, only_file: Option<&str>, number: u32) -> Turn
                     continue;
                 }
                 Part::Write { path, content } if (path, content) == EXAMPLE => continue,
-                Part::Write { path, content } => (WriteFile::NAME, json!({"path": path, "content": content})),
-                Part::Edit { path, old, new } => {
-                    (EditFile::NAME, json!({"path": path, "old": old, "new": new}))
+                Part::Write { path, content } => {
+                    ToolCall::new(id, WriteFile::NAME, json!({"path": path, "content": content}))
                 }
-                Part::Command(line) => (RunCommand::NAME, json!({"command": line.trim()})),
+                Part::Edit { path, old, new } => {
+                    let input = json!({"path": path, "old": old, "new": new});
+                    ToolCall::new(id, EditFile::NAME, input)
+                }
+                Part::Command(line) => ToolCall::new(id, RunCommand::NAME, json!({"command": line.trim()})),
+                Part::Unclear(unclear) => unclear.call(id),
             };
             count += 1;
-            let call = ToolCall::new(format!("fence_{number}_{count}"), tool, input);
             blocks.push(Block::ToolCall(call));
         }
     }
@@ -133,7 +171,10 @@ pub(crate) fn read(mut turn: Turn, only_file: Option<&str>, number: u32) -> Turn
 
 /// Returns a call in the form that the model is to write, if it has one.
 pub(crate) fn written(call: &ToolCall) -> Option<String> {
-    let input = call.input.json()?;
+    let input = match &call.input {
+        Arguments::Json(input) => input,
+        Arguments::Broken { raw, .. } => return call.call_id.starts_with(FENCE_ID).then(|| raw.clone()),
+    };
     let text = |key: &str| input.get(key).and_then(Value::as_str);
     match call.tool.as_str() {
         WriteFile::NAME => Some(format!("{}\n{}", text("path")?, fenced("", text("content")?))),
@@ -165,7 +206,7 @@ fn lines(text: &str) -> String {
 }
 
 /// Splits an answer into its parts. The last fence of an answer that was cut off is dropped: half a
-/// file must not replace a whole one.
+/// file must not replace a whole one. Nothing is read after a fence whose end is not certain.
 fn parts<'a>(text: &'a str, only_file: Option<&'a str>, is_cut: bool) -> Vec<Part<'a>> {
     let mut parts = Vec::new();
     let mut text_from = 0;
@@ -180,6 +221,12 @@ fn parts<'a>(text: &'a str, only_file: Option<&'a str>, is_cut: bool) -> Vec<Par
             continue;
         };
         parts.push(Part::Text(without_path_line(before, &found)));
+        if !fence.is_certain || may_go_on(text, fence.end, &found) {
+            let raw = &text[fence.start..];
+            let path = path_in(&found);
+            parts.push(Part::Unclear(Unclear { path, raw }));
+            return parts;
+        }
         parts.extend(found);
         text_from = fence.end;
     }
@@ -187,12 +234,34 @@ fn parts<'a>(text: &'a str, only_file: Option<&'a str>, is_cut: bool) -> Vec<Par
     parts
 }
 
-/// Returns the text before a fence without the line that names the file of the fence.
-fn without_path_line<'a>(before: &'a str, found: &[Part<'_>]) -> &'a str {
-    let path = found.iter().find_map(|part| match part {
+/// Returns the path of the file that a fence changes.
+fn path_in<'a>(found: &[Part<'a>]) -> Option<&'a str> {
+    found.iter().find_map(|part| match part {
         Part::Write { path, .. } | Part::Edit { path, .. } => Some(*path),
         _ => None,
-    });
+    })
+}
+
+/// Returns whether the mark at `end` may be the start of a fence in a Markdown file instead of the
+/// end of the file: text follows at once, and the next fence belongs to nothing.
+fn may_go_on(text: &str, end: usize, found: &[Part<'_>]) -> bool {
+    let is_markdown = |end: &OsStr| MARKDOWN.iter().any(|known| end == *known);
+    let [Part::Write { path, .. }] = found else {
+        return false;
+    };
+    let first = text[end..].lines().next().unwrap_or_default();
+    if first.trim().is_empty() || !Path::new(path).extension().is_some_and(is_markdown) {
+        return false;
+    }
+    Fence::find(text, end).is_some_and(|next| {
+        let is_change = next.changes(&text[end..next.start], None).is_some();
+        next.info.is_empty() && !is_change
+    })
+}
+
+/// Returns the text before a fence without the line that names the file of the fence.
+fn without_path_line<'a>(before: &'a str, found: &[Part<'_>]) -> &'a str {
+    let path = path_in(found);
     let trimmed = before.trim_end();
     let line = trimmed.lines().next_back().unwrap_or_default();
     match path {
@@ -201,36 +270,6 @@ fn without_path_line<'a>(before: &'a str, found: &[Part<'_>]) -> &'a str {
         }
         _ => trimmed,
     }
-}
-
-/// Returns a text whose fences start at the margin: in a list they are indented, with their content.
-fn unindented(text: &str) -> Cow<'_, str> {
-    let margin = |line: &str| line.len() - line.trim_start_matches(' ').len();
-    let is_indented = |line: &str| margin(line) > 0 && opening(&line[margin(line)..]).is_some();
-    if !text.lines().any(is_indented) {
-        return Cow::Borrowed(text);
-    }
-    let mut result = String::with_capacity(text.len());
-    // The indentation and the marks of the fence that is open.
-    let mut open: Option<(usize, &str)> = None;
-    for line in text.split_inclusive('\n') {
-        let indentation = margin(line);
-        let inner = &line[indentation..];
-        let Some((removed, marks)) = open else {
-            let is_fence = opening(inner).is_some();
-            if let Some((count, _)) = opening(inner) {
-                open = Some((indentation, &inner[..count]));
-            }
-            result.push_str(if is_fence { inner } else { line });
-            continue;
-        };
-        let line = &line[indentation.min(removed)..];
-        result.push_str(line);
-        if is_closing(line, marks) {
-            open = None;
-        }
-    }
-    Cow::Owned(result)
 }
 
 /// A fence with its content.
@@ -242,6 +281,8 @@ struct Fence<'a> {
     /// What follows the opening marks.
     info: &'a str,
     content: &'a str,
+    /// Whether no inner fence makes it doubtful where it ends.
+    is_certain: bool,
 }
 
 impl<'a> Fence<'a> {
@@ -256,26 +297,32 @@ impl<'a> Fence<'a> {
             }
             start = next;
         };
+        let mut fences = OpenFences::new(marks);
         let mut at = content;
-        for line in text[content..].split_inclusive('\n') {
-            if is_closing(line, marks) {
-                let end = at + line.len();
-                let content = &text[content..at];
+        while let Some(line) = text[at..].split_inclusive('\n').next() {
+            // Fences in a block are a part of it.
+            if let Some(block) = EditBlock::at_start(&text[at..]) {
+                at += block.length;
+                continue;
+            }
+            let next = at + line.len();
+            if fences.are_closed_by(line) {
                 return Some(Self {
                     start,
-                    end,
+                    end: next,
                     info,
-                    content,
+                    content: &text[content..at],
+                    is_certain: true,
                 });
             }
-            at += line.len();
+            at = next;
         }
-        let (end, content) = (text.len(), &text[content..]);
         Some(Self {
             start,
-            end,
+            end: text.len(),
             info,
-            content,
+            content: &text[content..],
+            is_certain: !fences.had_inner,
         })
     }
 
@@ -309,21 +356,6 @@ impl<'a> Fence<'a> {
     }
 }
 
-/// Returns the number of marks of an opening fence, and what follows them.
-fn opening(line: &str) -> Option<(usize, &str)> {
-    let line = line.trim_end();
-    let mark = line.chars().next().filter(|c| matches!(c, '`' | '~'))?;
-    let info = line.trim_start_matches(mark);
-    let marks = line.len() - info.len();
-    (marks >= 3 && !info.contains('`')).then_some((marks, info.trim()))
-}
-
-/// Returns whether a line closes a fence with these opening marks.
-fn is_closing(line: &str, marks: &str) -> bool {
-    let line = line.trim_end();
-    line.len() >= marks.len() && line.chars().all(|c| marks.starts_with(c))
-}
-
 fn is_script(path: &str) -> bool {
     Path::new(path)
         .extension()
@@ -335,19 +367,39 @@ fn edits<'a>(path: &'a str, content: &'a str) -> Option<Vec<Part<'a>>> {
     let mut found = Vec::new();
     let mut left = content;
     while let Some(at) = line_start(left, SEARCH) {
-        let block = &left[at..];
-        let old_from = block.find('\n')? + 1;
-        let divider = old_from + line_start(&block[old_from..], DIVIDER)?;
-        let new_from = divider + block[divider..].find('\n')? + 1;
-        let end = new_from + line_start(&block[new_from..], REPLACE)?;
-        let (old, new) = (&block[old_from..divider], &block[new_from..end]);
+        let EditBlock { old, new, length } = EditBlock::at_start(&left[at..])?;
         // Nothing to find: the tool then only creates a file.
         let old = if old.trim().is_empty() { "" } else { old };
         found.push(Part::Edit { path, old, new });
-        left = &block[end..];
-        left = left.find('\n').map_or("", |next| &left[next..]);
+        left = &left[at + length..];
     }
     (!found.is_empty()).then_some(found)
+}
+
+/// A search/replace block.
+struct EditBlock<'a> {
+    old: &'a str,
+    new: &'a str,
+    /// The number of bytes from the start of its first line to the end of its last one.
+    length: usize,
+}
+
+impl<'a> EditBlock<'a> {
+    /// Reads the block at the start of a text; `None` if there is none, or it is not complete before
+    /// the next one starts.
+    fn at_start(text: &'a str) -> Option<Self> {
+        let old_from = text.starts_with(SEARCH).then(|| text.find('\n'))?? + 1;
+        let divider = old_from + line_start(&text[old_from..], DIVIDER)?;
+        let new_from = divider + text[divider..].find('\n')? + 1;
+        let end = new_from + line_start(&text[new_from..], REPLACE)?;
+        let last = text[end..].find('\n').map_or(text.len(), |at| end + at + 1);
+        let is_one = line_start(&text[old_from..end], SEARCH).is_none();
+        is_one.then_some(Self {
+            old: &text[old_from..divider],
+            new: &text[new_from..end],
+            length: last,
+        })
+    }
 }
 
 /// Returns the start of the first line that starts with `mark`.

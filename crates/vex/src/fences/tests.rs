@@ -155,6 +155,77 @@ fn longer_fence_contains_shorter_ones() {
 }
 
 #[test]
+fn inner_fence_with_a_mark_does_not_end_the_outer_one() {
+    let readme = "# Use\n\n```bash\nrm -rf x\n```\n\nAnd:\n```json\n{}\n```\nThat is all.\n";
+    for mark in ["", "markdown"] {
+        let text = format!("README.md\n```{mark}\n{readme}```\n\na.py\n```python\nx = 1\n```\n");
+        let expected = [
+            format!(
+                "fence_3_1 write_file {}",
+                json!({"path": "README.md", "content": readme})
+            ),
+            r#"fence_3_2 write_file {"path":"a.py","content":"x = 1\n"}"#.to_owned(),
+        ];
+        assert_eq!(calls(&text, None), expected);
+    }
+    let in_list = "1. Write `a.md`:\n   ```md\n   A\n   ```sh\n   rm x\n   ```\n   B\n   ```\n";
+    assert_eq!(
+        calls(in_list, None)[0],
+        r#"fence_3_1 write_file {"path":"a.md","content":"A\n```sh\nrm x\n```\nB\n"}"#
+    );
+    let command = "```sh\ncat > a.md <<EOF\n```sh\nrm x\n```\nEOF\n```\n";
+    assert_eq!(
+        calls(command, None),
+        [r#"fence_3_1 run_command {"command":"cat > a.md <<EOF\n```sh\nrm x\n```\nEOF"}"#]
+    );
+}
+
+#[test]
+fn fences_in_a_block_belong_to_it() {
+    let text = "a.md\n```\n<<<<<<< SEARCH\n```sh\nls\n=======\n```sh\nls -l\n```\n>>>>>>> REPLACE\n```\n";
+    assert_eq!(
+        calls(text, None),
+        [r#"fence_3_1 edit_file {"path":"a.md","old":"```sh\nls\n","new":"```sh\nls -l\n```\n"}"#]
+    );
+    let open = "a.md\n```\n<<<<<<< SEARCH\none\n=======\ntwo\n```\n\n\
+                b.md\n```\n<<<<<<< SEARCH\nthree\n=======\nfour\n>>>>>>> REPLACE\n```\n";
+    assert!(calls(open, None)[1].ends_with(r#"{"path":"b.md","old":"three\n","new":"four\n"}"#));
+}
+
+#[test]
+fn fence_whose_end_is_not_certain_is_not_used() {
+    for text in [
+        // Either the outer fence has no end, or the inner one.
+        "README.md\n```\n# A\n```bash\nls\n```\n\nMore:\n```bash\nrm x\n```\n",
+        "a.py\n```python\nx = 1\n\nb.py\n```python\ny = 2\n```\n",
+        // The second line of marks may open a fence in the file.
+        "README.md\n```\n# A\n```\nls\n```\nB\n```\n```bash\nrm x\n```\n",
+        "```sh\ncat > a.md <<EOF\n```sh\nls\n```\nEOF\n",
+    ] {
+        let turn = Turn {
+            blocks: vec![Block::text(text)],
+            ..Turn::default()
+        };
+        let read = read(turn, None, 3);
+        let [call] = &read.tool_calls().collect::<Vec<_>>()[..] else {
+            panic!("{text}: {read:?}");
+        };
+        let Arguments::Broken { reason, .. } = &call.input else {
+            panic!("{text}: {call:?}");
+        };
+        assert!(reason.contains("four marks"), "{reason}");
+        assert_eq!(written(call).as_deref(), Some(text));
+    }
+    for text in [
+        "README.md\n```\n# A\n```\n\nIt prints:\n```\n1\n```\n",
+        "README.md\n```\n# A\n```\na.py\n```\nx = 1\n```\n",
+        "a.py\n```\nx = 1\n```\nIt prints:\n```\n1\n```\n",
+    ] {
+        assert!(calls(text, None)[0].contains("write_file"), "{text}");
+    }
+}
+
+#[test]
 fn answer_that_was_cut_off_changes_no_file_by_half() {
     let turn = Turn {
         blocks: vec![Block::text("a.py\n```\none\n```\nb.py\n```\ntwo\nthr")],
@@ -208,5 +279,12 @@ proptest! {
                 prop_assert!(is_path(path));
             }
         }
+    }
+
+    #[test]
+    fn file_with_inner_fences_is_read_whole(content in "(([a-z#]{1,5}\n)|(```[a-z]{1,4}\n([a-z]{1,5}\n){0,2}```\n)|\n){0,9}") {
+        let text = format!("a.md\n```\n{content}```\n");
+        let expected = format!("fence_3_1 write_file {}", json!({"path": "a.md", "content": content}));
+        prop_assert_eq!(calls(&text, None), [expected]);
     }
 }

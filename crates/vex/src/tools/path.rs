@@ -86,7 +86,7 @@ impl Toolbox {
             Arguments::Json(input) => input,
             Arguments::Broken { reason, .. } => {
                 return Err(ToolError::Failed(format!(
-                    "the arguments of {} are no JSON, so it was not run: {reason}",
+                    "the arguments of {} cannot be read, so it was not run: {reason}",
                     entry.name
                 )));
             }

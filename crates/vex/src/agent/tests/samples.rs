@@ -209,6 +209,25 @@ fn without_a_check_the_answer_of_the_model_ends_the_run() {
 }
 
 #[test]
+fn file_that_contains_fences_is_written_whole_or_not_at_all() {
+    let scene = scene(|settings| settings.verify = None);
+    let readme = "# Use\n\n```bash\nls\n```\n";
+    let played = scene.play_turns(vec![
+        text_turn(&format!("a.txt\n```\nright\n```\n\nREADME.md\n```\n{readme}")),
+        text_turn(&format!("README.md\n````\n{readme}````")),
+        text_turn("Both files are written."),
+    ]);
+    assert_eq!(played.ending.reason, ExitReason::Done);
+    assert_eq!(content(&scene), "right\n");
+    let written = std::fs::read_to_string(scene.work().join("README.md")).unwrap();
+    assert_eq!(written, readme);
+    let failed = played
+        .events("tool_result")
+        .filter(|event| event["is_error"] == true);
+    assert_eq!(failed.count(), 1);
+}
+
+#[test]
 fn large_file_is_not_replaced_by_a_model_that_has_not_seen_it() {
     let scene = scene(|_| {});
     std::fs::write(scene.work().join("a.txt"), "x\n".repeat(10_000)).unwrap();

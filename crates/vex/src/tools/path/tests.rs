@@ -162,7 +162,7 @@ fn truncated_arguments_are_not_run_as_if_there_were_none() {
     assert!(result.is_error && !result.denied);
     assert_eq!(
         result.output,
-        "the arguments of list_dir are no JSON, so it was not run: it breaks off"
+        "the arguments of list_dir cannot be read, so it was not run: it breaks off"
     );
 }
 
