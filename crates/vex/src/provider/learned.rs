@@ -1,8 +1,8 @@
 //! How models of this machine call tools, learnt from their first answers with a call.
 //!
 //! A server on this machine may have a model of any name. The first call of such a model shows
-//! whether it uses the form of the protocol or writes calls as text; that is remembered in
-//! `models.json` beside the sessions, so that the next run starts in the right form.
+//! whether it uses the form of the protocol or writes calls as text or in fences; that is remembered
+//! in `models.json` beside the sessions, so that the next run starts in the right form.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,8 @@ use std::path::PathBuf;
 
 use super::protocol::{ToolCalls, parameters};
 use crate::config::Settings;
-use crate::conversation::{Block, Turn};
+use crate::conversation::Turn;
+use crate::fences;
 use crate::session::Store;
 
 /// The maximum size of the file, in bytes.
@@ -84,8 +85,8 @@ impl LearnedForm {
     }
 }
 
-/// Returns the form that an answer shows: that of its calls, or fences if it contains one and no
-/// call. An answer with neither shows nothing.
+/// Returns the form that an answer shows: that of its calls, or of the files and commands that it
+/// contains in fences. Code that is only shown to the reader is neither, and shows nothing.
 pub fn shown_by(turn: &Turn) -> Option<ToolCalls> {
     let mut calls = turn.tool_calls();
     if let Some(first) = calls.next() {
@@ -96,8 +97,8 @@ pub fn shown_by(turn: &Turn) -> Option<ToolCalls> {
             ToolCalls::Files
         });
     }
-    let has_fence = |block: &Block| matches!(block, Block::Text { text } if text.contains("\n```"));
-    turn.blocks.iter().any(has_fence).then_some(ToolCalls::Files)
+    let has_calls = fences::read(turn.clone(), None, 0).tool_calls().next().is_some();
+    has_calls.then_some(ToolCalls::Files)
 }
 
 #[cfg(test)]
@@ -105,7 +106,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::conversation::ToolCall;
+    use crate::conversation::{Block, ToolCall};
 
     #[test]
     fn form_is_remembered_for_each_server_and_model() {
@@ -155,11 +156,12 @@ mod tests {
                 ..Turn::default()
             })
         };
-        assert_eq!(of(vec![Block::text("It is done.")]), None);
-        assert_eq!(
-            of(vec![Block::text("So:\n```py\nx\n```")]),
-            Some(ToolCalls::Files)
-        );
+        for text in ["It is done.", "It adds both:\n```py\na + b\n```\n"] {
+            assert_eq!(of(vec![Block::text(text)]), None);
+        }
+        for text in ["a.py\n```py\nx\n```", "```sh\nmv a b\n```"] {
+            assert_eq!(of(vec![Block::text(text)]), Some(ToolCalls::Files));
+        }
         assert_eq!(of(vec![call(true)]), Some(ToolCalls::Files));
         assert_eq!(of(vec![call(true), call(false)]), Some(ToolCalls::Native));
     }

@@ -261,6 +261,17 @@ fn unknown_model_that_writes_calls_as_text_writes_files_from_then_on() {
 }
 
 #[test]
+fn explanation_with_code_by_an_unknown_model_is_kept_and_shows_no_form() {
+    let mut scene = Scene::settings(|_| {});
+    scene.settings.learn = LearnedForm::at(scene.dir.path().join("models.json"), "model");
+    let answer = "The function adds both numbers:\n```python\na + b\n```\nNothing is to be changed.";
+    let played = scene.play_turns(vec![text_turn(answer)]);
+    assert_eq!(played.ending.reason, ExitReason::Done, "{:?}", played.ending);
+    assert_eq!(played.seen.len(), 1);
+    assert_eq!(scene.settings.learn.as_ref().unwrap().remembered(), None);
+}
+
+#[test]
 fn whole_file_that_leaves_out_a_definition_is_another_sample() {
     let mut scene = scene(|settings| settings.verify = Some(Verify::new("grep -q is_even a.py")));
     scene.task = "Add is_even to a.py, and remove old.".to_owned();
