@@ -376,7 +376,7 @@ fn edits<'a>(path: &'a str, content: &'a str) -> Option<Vec<Part<'a>>> {
     (!found.is_empty()).then_some(found)
 }
 
-/// A search/replace block.
+/// One replacement in a fence: the lines between its three marks.
 struct EditBlock<'a> {
     old: &'a str,
     new: &'a str,

@@ -193,7 +193,7 @@ fn fences_in_a_block_belong_to_it() {
 }
 
 #[test]
-fn fence_whose_end_is_not_certain_is_not_used() {
+fn fence_with_an_uncertain_end_is_not_used() {
     for text in [
         // Either the outer fence has no end, or the inner one.
         "README.md\n```\n# A\n```bash\nls\n```\n\nMore:\n```bash\nrm x\n```\n",

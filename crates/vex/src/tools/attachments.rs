@@ -1,7 +1,8 @@
 //! Files that the first message shows, so that a small model need not ask for them.
 
+use std::collections::HashSet;
 use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use super::files::ReadFile;
 use super::memory::digest;
@@ -11,8 +12,10 @@ use crate::events::Journal;
 use crate::interrupt::Interrupt;
 use crate::redact::redact;
 
-/// The maximum number of files among which is chosen.
+/// The maximum number of files among which is chosen, apart from those that are named by their paths.
 const MAX_FILES: usize = 2000;
+/// The maximum number of files that are named by their paths.
+const MAX_NAMED: usize = 100;
 /// The maximum size of a file that is shown, in bytes.
 const MAX_FILE: usize = 16 * 1024;
 /// The minimum length of a word of the task that is searched in files.
@@ -62,7 +65,8 @@ impl Toolbox {
         journal: &Journal,
         interrupt: &Interrupt,
     ) -> Attachments {
-        let mut candidates = self.candidates(journal, interrupt);
+        let named = self.named_paths(&[task, output]);
+        let mut candidates = self.candidates(named, journal, interrupt);
         for one in &mut candidates {
             if names(task, &one.path) {
                 one.relation = Relation::Named;
@@ -134,46 +138,81 @@ impl Toolbox {
         (bytes.len() <= MAX_FILE).then_some(bytes)
     }
 
-    /// Returns the files that may be shown. One that may not has no content.
-    fn candidates(&self, journal: &Journal, interrupt: &Interrupt) -> Vec<Candidate> {
-        let mut found = Vec::new();
-        let walk = Walk {
-            path: PathBuf::from("."),
-            glob: None,
-            all: false,
+    /// Returns the paths of files that texts name, relative to the workspace.
+    fn named_paths(&self, texts: &[&str]) -> Vec<PathBuf> {
+        let root = self.root.path();
+        let in_workspace = |word: &str| {
+            let path = Path::new(word.trim_end_matches('.'));
+            let below = path.strip_prefix(root).unwrap_or(path);
+            let below = below.strip_prefix(".").unwrap_or(below);
+            let is_plain = below
+                .components()
+                .all(|part| matches!(part, Component::Normal(_)));
+            (is_plain && root.join(below).is_file()).then(|| below.to_owned())
         };
-        let context = self.context(journal, interrupt);
-        // An interrupt ends the walk early; the run ends by it right after.
-        let _ = walk.files(&context, |file| {
-            let may_read = self
-                .judge(ReadFile::NAME, Need::Read, || {
-                    Subject::Paths(vec![file.shown.clone()])
-                })
-                .is_ok();
-            let bytes = if may_read {
-                self.small_file(&file.shown)
-            } else {
-                None
-            };
-            let bytes = bytes.unwrap_or_default();
-            let is_plain =
-                |text: &&str| !text.contains('\0') && matches!(redact(text), std::borrow::Cow::Borrowed(_));
-            let content = std::str::from_utf8(&bytes)
-                .ok()
-                .filter(is_plain)
-                .unwrap_or_default()
-                .to_owned();
-            if may_read {
-                found.push(Candidate {
-                    relation: Relation::Other,
-                    path: file.shown,
-                    bytes,
-                    content,
-                });
+        let is_part = |c: char| c.is_alphanumeric() || "._-+@/".contains(c);
+        let words = texts.iter().flat_map(|text| text.split(|c| !is_part(c)));
+        let mut found = Vec::new();
+        for path in words
+            .filter(|word| word.contains(['.', '/']))
+            .filter_map(in_workspace)
+        {
+            if found.len() == MAX_NAMED {
+                break;
             }
-            Ok(found.len() < MAX_FILES)
-        });
+            if !found.contains(&path) {
+                found.push(path);
+            }
+        }
         found
+    }
+
+    /// Returns the files that may be shown, first those with the paths `named`. One that may not has
+    /// no content.
+    fn candidates(&self, named: Vec<PathBuf>, journal: &Journal, interrupt: &Interrupt) -> Vec<Candidate> {
+        let context = self.context(journal, interrupt);
+        let mut found: Vec<Candidate> = Vec::new();
+        let mut add = |only: Vec<PathBuf>, max: usize| {
+            let known: HashSet<String> = found.iter().map(|one| one.path.clone()).collect();
+            let walk = Walk {
+                path: PathBuf::from("."),
+                glob: None,
+                all: false,
+                only,
+            };
+            // An interrupt ends the walk early; the run ends by it right after.
+            let _ = walk.files(&context, |file| {
+                if !known.contains(&file.shown) {
+                    found.extend(self.candidate(file.shown));
+                }
+                Ok(found.len() < max)
+            });
+        };
+        if !named.is_empty() {
+            add(named, MAX_NAMED);
+        }
+        add(Vec::new(), MAX_FILES + MAX_NAMED);
+        found
+    }
+
+    /// Returns a file of the workspace, if it may be read.
+    fn candidate(&self, path: String) -> Option<Candidate> {
+        let subject = || Subject::Paths(vec![path.clone()]);
+        self.judge(ReadFile::NAME, Need::Read, subject).ok()?;
+        let bytes = self.small_file(&path).unwrap_or_default();
+        let is_plain =
+            |text: &&str| !text.contains('\0') && matches!(redact(text), std::borrow::Cow::Borrowed(_));
+        let content = std::str::from_utf8(&bytes)
+            .ok()
+            .filter(is_plain)
+            .unwrap_or_default()
+            .to_owned();
+        Some(Candidate {
+            relation: Relation::Other,
+            path,
+            bytes,
+            content,
+        })
     }
 }
 
@@ -263,6 +302,28 @@ mod tests {
             of(&files, "Fix it.", "File \"src/unrelated.py\", line 1", 40)[0],
             "src/unrelated.py"
         );
+    }
+
+    #[test]
+    fn named_file_is_shown_however_many_files_there_are() {
+        let many: Vec<String> = (0..MAX_FILES + MAX_NAMED)
+            .map(|nth| format!("a/{nth:04}.txt"))
+            .collect();
+        let mut files: Vec<(&str, &str)> = many.iter().map(|path| (path.as_str(), "")).collect();
+        files.extend([
+            (".gitignore", "out\n"),
+            ("out/b.py", "1"),
+            ("src/b.py", "2"),
+            ("src/c.py", "3"),
+            ("src/d.py", "4"),
+            ("src/.env", "A=1"),
+        ]);
+        let task = "Correct src/b.py, out/b.py, ./src/c.py. and /src/d.py or ../x, not src/.env.";
+        assert_eq!(
+            of(&files, task, "", 1000)[..3],
+            ["src/b.py", "src/c.py", "(a/0000.txt)"]
+        );
+        assert_eq!(of(&files, "Go on.", "error in src/d.py:3", 1000)[0], "src/d.py");
     }
 
     #[test]

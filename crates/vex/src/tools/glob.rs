@@ -46,6 +46,7 @@ impl Tool for GlobFiles {
             path: self.path.unwrap_or_else(|| PathBuf::from(".")),
             glob: Some(Pattern::new(&self.pattern)?),
             all: self.all,
+            only: Vec::new(),
         };
         let mut text = String::new();
         let mut count = 0;

@@ -83,6 +83,7 @@ impl Tool for SearchFiles {
             path: self.path.unwrap_or_else(|| PathBuf::from(".")),
             glob: self.glob.as_deref().map(Pattern::new).transpose()?,
             all: self.all,
+            only: Vec::new(),
         };
         let mut hits = Hits {
             files_only: self.files_only,

@@ -17,6 +17,8 @@ pub(super) struct Walk {
     pub(super) glob: Option<Pattern>,
     /// Whether hidden and ignored files are included.
     pub(super) all: bool,
+    /// The only files that are passed on, by their paths below the start; all if there are none.
+    pub(super) only: Vec<PathBuf>,
 }
 
 pub(super) struct FoundFile {
@@ -42,15 +44,18 @@ impl Walk {
                 several(&self.path, root)
             )));
         }
+        let only: Vec<PathBuf> = self.only.iter().map(|path| start.join(path)).collect();
         let mut builder = WalkBuilder::new(&start);
         builder
             .standard_filters(!self.all)
             // A .gitignore applies even if git is not used yet.
             .require_git(false)
             .sort_by_file_name(Ord::cmp)
-            .filter_entry(|entry| {
+            .filter_entry(move |entry| {
                 let is_dir = entry.file_type().is_some_and(|kind| kind.is_dir());
-                entry.depth() == 0 || (entry.file_name() != ".git" && !(is_dir && is_cache(entry.path())))
+                let is_wanted = only.is_empty() || only.iter().any(|path| path.starts_with(entry.path()));
+                entry.depth() == 0
+                    || (is_wanted && entry.file_name() != ".git" && !(is_dir && is_cache(entry.path())))
             });
         for entry in builder.build() {
             if context.interrupt.is_set() {
