@@ -25,7 +25,7 @@ use sha2::{Digest as _, Sha256};
 
 pub use catalogue::Catalogue;
 use manifest::Manifest;
-use places::Search;
+use places::{Place, Search};
 use text::shown;
 
 /// The maximum size of a SKILL.md, in bytes.
@@ -153,17 +153,11 @@ impl Skills {
         let home = sources.home.and_then(|home| home.canonicalize().ok());
         let home = home.as_deref();
         let project = places::project_of(sources.cwd);
-        let mut search = Search::default();
-        let of_user = places::of_user(home);
-        let mut found = Vec::new();
-        for place in places::of_project(project, sources.cwd, &of_user) {
-            found.extend(
-                search
-                    .folders(&place)
-                    .into_iter()
-                    .map(|folder| (folder, SkillOrigin::Project)),
-            );
-        }
+        // Each origin has bounds of its own: a project cannot use up those of the user.
+        let places_of_user = places::of_user(home);
+        let of_user = self.find_all(&places_of_user, SkillOrigin::User);
+        let places = places::of_project(project, sources.cwd, &places_of_user);
+        let mut found = self.find_all(&places, SkillOrigin::Project);
         found.retain(|(folder, _)| self.found.iter().all(|known| known.path != *folder));
         if !found.is_empty() && !self.trusts(project, sources.trusted, home) {
             found.sort_unstable();
@@ -171,21 +165,22 @@ impl Skills {
             self.untrusted = Some((project.to_owned(), found.len()));
             found.clear();
         }
-        for place in of_user {
-            found.extend(
-                search
-                    .folders(&place)
-                    .into_iter()
-                    .map(|folder| (folder, SkillOrigin::User)),
-            );
-        }
-        self.warnings.append(&mut search.warnings);
+        found.extend(of_user);
         for (folder, origin) in found {
             if let Err(reason) = self.add(&folder, origin) {
                 self.warnings
                     .push(format!("the skill in {} is skipped: {reason}", shown(&folder)));
             }
         }
+    }
+
+    /// Returns the folders of skills in the places of one origin.
+    fn find_all(&mut self, places: &[Place], origin: SkillOrigin) -> Vec<(PathBuf, SkillOrigin)> {
+        let mut search = Search::default();
+        let folders = places.iter().flat_map(|place| search.folders(place));
+        let found = folders.map(|folder| (folder, origin)).collect();
+        self.warnings.append(&mut search.warnings);
+        found
     }
 
     /// Returns whether a project is one of these folders, or below one.

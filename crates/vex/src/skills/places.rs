@@ -14,10 +14,10 @@ const PLACES: [&str; 2] = [".agents/skills", ".claude/skills"];
 /// The depth of folders below a place.
 const MAX_DEPTH: usize = 4;
 
-/// The maximum number of folders that one run visits in all places.
-const MAX_FOLDERS: usize = 2000;
+/// The maximum number of folders that one run visits in the places of one origin.
+pub(super) const MAX_FOLDERS: usize = 2000;
 
-/// The maximum number of entries that one run reads of all folders.
+/// The maximum number of entries that one run reads of the folders of one origin.
 const MAX_ENTRIES: usize = 20_000;
 
 /// A folder below which skills are searched.

@@ -55,6 +55,22 @@ fn listed(skills: &Skills) -> Vec<String> {
 }
 
 #[test]
+fn untrusted_project_does_not_use_up_the_search_of_the_user() {
+    let folders = Folders::new();
+    folders.put(".agents/skills/mine", &text("mine", "of the user"));
+    for nth in 0..=places::MAX_FOLDERS {
+        fs::create_dir_all(folders.project.join(format!(".agents/skills/{nth}"))).unwrap();
+    }
+    let skills = folders.load(&[], &[]).unwrap();
+    assert_eq!(listed(&skills), ["user mine of the user"]);
+    assert!(
+        skills.warnings[0].contains("folders are searched"),
+        "{:?}",
+        skills.warnings
+    );
+}
+
+#[test]
 fn workflow_wins_over_project_over_user() {
     let folders = Folders::new();
     folders.put(".agents/skills/a", &text("a", "of the user"));
