@@ -122,7 +122,7 @@ impl Skills {
     /// Finds all skills.
     ///
     /// # Errors
-    /// When a skill that was named with `--skill` cannot be used.
+    /// When a skill that was chosen with `--skill` cannot be used, or has the name of another one.
     pub fn load(sources: &SkillSources<'_>) -> Result<Self, SkillError> {
         let mut skills = Self::default();
         for path in sources.folders {
@@ -204,6 +204,9 @@ impl Skills {
     }
 
     /// Adds the skill of a folder, unless there is one of its name.
+    ///
+    /// # Errors
+    /// When it cannot be used, or it is the second one of its name that was chosen with `--skill`.
     fn add(&mut self, folder: &Path, origin: SkillOrigin) -> Result<(), String> {
         if self.found.iter().any(|known| known.path == folder) {
             return Ok(());
@@ -229,6 +232,13 @@ impl Skills {
             allowed_tools: manifest.allowed_tools,
         };
         if let Some(first) = self.found.iter().find(|known| known.name == skill.name) {
+            if origin == SkillOrigin::Workflow {
+                return Err(format!(
+                    "its name is {}, as that of --skill {}; give one of them another name, or leave it out",
+                    skill.name,
+                    shown(&first.path)
+                ));
+            }
             // Agents often have copies of a skill in several places.
             if first.sha256 != skill.sha256 {
                 self.hidden.push(format!(

@@ -71,6 +71,24 @@ fn untrusted_project_does_not_use_up_the_search_of_the_user() {
 }
 
 #[test]
+fn two_chosen_skills_of_one_name_are_an_error() {
+    let folders = Folders::new();
+    let chosen = ["x/release", "y/release", "z/other"]
+        .map(|folder| folders.put(folder, &text("release", "in its folder")));
+    for second in &chosen[1..] {
+        let error = folders
+            .load(&[chosen[0].clone(), second.clone()], &[])
+            .unwrap_err();
+        let error = error.to_string();
+        for folder in [&chosen[0], second] {
+            assert!(error.contains(&folder.display().to_string()), "{error}");
+        }
+    }
+    let twice = [chosen[0].clone(), chosen[0].clone()];
+    assert_eq!(listed(&folders.load(&twice, &[]).unwrap()).len(), 1);
+}
+
+#[test]
 fn workflow_wins_over_project_over_user() {
     let folders = Folders::new();
     folders.put(".agents/skills/a", &text("a", "of the user"));
