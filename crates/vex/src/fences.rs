@@ -13,7 +13,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::conversation::{Arguments, Block, StopReason, ToolCall, Turn};
-use crate::tools::{EditFile, RunCommand, Tool as _, WriteFile};
+use crate::tools::{EditFile, LoadSkill, RunCommand, Tool as _, ToolDefinition, WriteFile};
 use marks::{OpenFences, opening, unindented};
 use paths::{path_in_comment, path_of, path_of_info};
 
@@ -30,9 +30,11 @@ const FENCE_ID: &str = "fence_";
 /// The extensions of files that often contain fences.
 const MARKDOWN: [&str; 3] = ["md", "mdx", "markdown"];
 
-/// Describes the form of an answer to the model.
-pub(crate) fn description(whole_files: bool) -> &'static str {
-    if whole_files { WHOLE_FILES } else { BLOCKS }
+/// Describes the form of an answer to the model, and how it loads skills if there are any.
+pub(crate) fn description(whole_files: bool, tools: &[ToolDefinition]) -> String {
+    let changes = if whole_files { WHOLE_FILES } else { BLOCKS };
+    let has_skills = tools.iter().any(|tool| tool.name == LoadSkill::NAME);
+    format!("{changes}{}", if has_skills { SKILLS } else { "" })
 }
 
 /// The path and the content of the example in the description. A model that copies it means nothing
@@ -82,6 +84,14 @@ mv old.txt new.txt
 Say in one sentence what is to be changed. Then write all blocks and commands that the task needs, and nothing else.
 ";
 
+const SKILLS: &str = "
+To load a skill, answer with nothing but its name in a fence marked load_skill. The next message has its instructions. For example:
+
+```load_skill
+NAME
+```
+";
+
 /// A part of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part<'a> {
@@ -96,6 +106,8 @@ enum Part<'a> {
         new: &'a str,
     },
     Command(&'a str),
+    /// The name of a skill to load.
+    Skill(&'a str),
     /// A change or a command whose end is not certain.
     Unclear(Unclear<'a>),
 }
@@ -156,6 +168,7 @@ pub(crate) fn read(mut turn: Turn, only_file: Option<&str>, number: u32) -> Turn
                     ToolCall::new(id, EditFile::NAME, input)
                 }
                 Part::Command(line) => ToolCall::new(id, RunCommand::NAME, json!({"command": line.trim()})),
+                Part::Skill(name) => ToolCall::new(id, LoadSkill::NAME, json!({"name": name})),
                 Part::Unclear(unclear) => unclear.call(id),
             };
             count += 1;
@@ -184,6 +197,7 @@ pub(crate) fn written(call: &ToolCall) -> Option<String> {
             Some(format!("{}\n{}", text("path")?, fenced("", &block)))
         }
         RunCommand::NAME => Some(fenced("sh", text("command")?)),
+        LoadSkill::NAME => Some(fenced(LoadSkill::NAME, text("name")?)),
         _ => None,
     }
 }
@@ -329,6 +343,10 @@ impl<'a> Fence<'a> {
     /// Returns the changes or the command in the fence, if it is certain what it is.
     fn changes(&self, before: &'a str, only_file: Option<&'a str>) -> Option<Vec<Part<'a>>> {
         let mark = self.info.split_whitespace().next().unwrap_or_default();
+        if mark == LoadSkill::NAME {
+            let name = self.content.trim();
+            return (!name.is_empty()).then(|| vec![Part::Skill(name)]);
+        }
         let above = before.trim_end().lines().next_back().unwrap_or_default();
         let (named, content) = match path_of(above).or_else(|| path_of_info(self.info)) {
             Some(path) => (Some(path), self.content),

@@ -14,6 +14,7 @@ use std::process::Output;
 use serde_json::{Value, json};
 
 use common::Fixture;
+use vik_testkit::server::ModelServer;
 
 /// Writes a skill below the folder of a fixture.
 fn put(fixture: &Fixture, folder: &str, name: &str, description: &str) -> PathBuf {
@@ -106,6 +107,50 @@ fn skill_is_listed_loaded_and_recorded() {
         catalogue,
         "- release: Use it to release\n- notes: How to write notes\n</skills>\n"
     );
+}
+
+#[test]
+fn small_model_loads_a_skill_by_a_fence_and_follows_it() {
+    for form in ["files", "blocks"] {
+        let server = ModelServer::start_json(json!([
+            {"text": "```load_skill\nrelease\n```"},
+            {"text": "a.txt\n```\none\n```"},
+            {"text": "The release is made, as the skill asks for it."},
+        ]))
+        .unwrap();
+        let fixture = fixture(&[]);
+        put(&fixture, "skills", "release", "Use it to release");
+        std::fs::create_dir_all(fixture.path("vex")).unwrap();
+        let settings = format!("[models.small]\ntool_calls = \"{form}\"\n");
+        std::fs::write(fixture.path("vex/config.toml"), settings).unwrap();
+        let url = server.v1();
+        let args = [
+            "exec",
+            "--json",
+            "--skill",
+            "../skills/release",
+            "-m",
+            "small",
+            "--base-url",
+        ];
+        let output = fixture.vex(&args).args([&url, "Release it."]).output().unwrap();
+        ok(&output);
+        let events = common::events(&output.stdout);
+        let result = &of_type(&events, "tool_result")[0];
+        assert_eq!(result["is_error"], false, "{result}");
+        let [first, second, ..] = &server.turns()[..] else {
+            panic!("{:?}", server.turns());
+        };
+        let (first, second) = (first.body.to_string(), second.body.to_string());
+        assert!(
+            first.contains("- release: Use it to release") && first.contains("a fence marked load_skill")
+        );
+        assert!(
+            !first.contains("Follow release.") && second.contains("Follow release."),
+            "{second}"
+        );
+        assert_eq!(fixture.read("work/a.txt"), "one\n");
+    }
 }
 
 #[test]

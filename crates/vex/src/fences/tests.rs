@@ -261,6 +261,7 @@ fn written_calls_are_read_as_the_same_calls() {
             json!({"path": "a.py", "old": "one\n", "new": "two\n"}),
         ),
         (RunCommand::NAME, json!({"command": "ls -l"})),
+        (LoadSkill::NAME, json!({"name": "release"})),
     ] {
         let text = written(&ToolCall::new("1", tool, input.clone())).unwrap();
         assert_eq!(calls(&text, None), [format!("fence_3_1 {tool} {input}")]);

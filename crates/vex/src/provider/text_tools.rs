@@ -107,8 +107,8 @@ fn result_text(result: &ToolResult, calls: &[Block], tools: &[ToolDefinition], i
 fn description(tools: &[ToolDefinition], form: ToolCalls) -> String {
     match form {
         ToolCalls::Native | ToolCalls::Text => catalogue(tools),
-        ToolCalls::Blocks => fences::description(false).to_owned(),
-        ToolCalls::Files => fences::description(true).to_owned(),
+        ToolCalls::Blocks => fences::description(false, tools),
+        ToolCalls::Files => fences::description(true, tools),
     }
 }
 
