@@ -45,7 +45,7 @@ use vik_yaml::{Document, Places, Sink};
 pub use codes::CODES;
 pub use render::{render, summary};
 pub use schema::{json_schema, reference_markdown};
-pub use vik_yaml::{Diagnostic, MAX_DIAGNOSTICS, Severity, Spot};
+pub use vik_yaml::{Diagnostic, MAX_DIAGNOSTICS, Severity, Spot, skill};
 
 use decode::Section as _;
 

@@ -1,7 +1,7 @@
 //! Skills: folders with a `SKILL.md`, which describes itself in its front matter.
 //!
-//! The form is that of <https://agentskills.io>. Only `name` and `description` are read, leniently:
-//! agents read the whole file themselves.
+//! The form is that of <https://agentskills.io>. Only `name` and `description` are read, as vex reads
+//! them ([`skill`]): agents read the whole file themselves.
 
 use std::fs::Metadata;
 use std::io;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use vik_core::workflow::Workflow;
 use vik_proc::untrusted;
-use vik_workflow_reader::{Diagnostic, Loaded};
+use vik_workflow_reader::{Diagnostic, Loaded, skill};
 use vik_workspace::fs::list_folder;
 use vik_workspace::resolve_path;
 
@@ -20,14 +20,14 @@ pub const SKILL_FILE: &str = "SKILL.md";
 const MAX_FILES: usize = 1000;
 const MAX_BYTES: u64 = 16 << 20;
 const MAX_DEPTH: usize = 8;
-const MAX_SKILL_FILE: u64 = 1 << 20;
-const MAX_DESCRIPTION: usize = 1024;
 
 /// A skill as its folder contains it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skill {
-    /// The name of the folder, which is the name of the skill.
+    /// The name of the folder, which is that of its copy for the agent.
     pub name: String,
+    /// The name in the front matter, by which vex calls it; that of the folder if there is none.
+    pub declared_name: String,
     /// What it is for, in one line.
     pub description: String,
     /// The absolute path of its files.
@@ -51,8 +51,8 @@ pub enum SkillError {
     Missing(PathBuf),
     #[error("cannot read the skill {}: {source}", path.display())]
     Unreadable { path: PathBuf, source: io::Error },
-    #[error("the front matter of {} has no `description`", .0.display())]
-    NoDescription(PathBuf),
+    #[error("cannot use {}: {reason}", path.display())]
+    Manifest { path: PathBuf, reason: String },
     #[error("the name of the folder {} is not made of `A-Z a-z 0-9 . _ -`", .0.display())]
     Name(PathBuf),
     #[error("the skill contains {}, which is neither a file nor a folder", .0.display())]
@@ -76,16 +76,24 @@ impl Skill {
         if name.is_empty() || name.len() > 64 || name.starts_with('.') || !name.bytes().all(is_plain) {
             return Err(SkillError::Name(folder));
         }
-        let text = untrusted::read_below(&folder, Path::new(SKILL_FILE), MAX_SKILL_FILE);
+        let text = untrusted::read_below(&folder, Path::new(SKILL_FILE), skill::MAX_BYTES);
         let text = text.map_err(|source| match source.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => SkillError::Missing(folder.clone()),
+            io::ErrorKind::FileTooLarge => SkillError::Manifest {
+                path: folder.join(SKILL_FILE),
+                reason: format!("it is larger than {} KiB", skill::MAX_BYTES / 1024),
+            },
             _ => SkillError::Unreadable {
                 path: folder.join(SKILL_FILE),
                 source,
             },
         })?;
-        let description = description(&String::from_utf8_lossy(&text))
-            .ok_or_else(|| SkillError::NoDescription(folder.join(SKILL_FILE)))?;
+        let front = String::from_utf8_lossy(&text);
+        let manifest = skill::Manifest::read(skill::split(&front).front, name);
+        let (manifest, _) = manifest.map_err(|reason| SkillError::Manifest {
+            path: folder.join(SKILL_FILE),
+            reason,
+        })?;
         let mut walk = Walk {
             folder: &folder,
             files: Vec::new(),
@@ -96,10 +104,16 @@ impl Skill {
         files.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(Self {
             name: name.to_owned(),
-            description,
+            declared_name: manifest.name,
+            description: manifest.description,
             files,
             folder,
         })
+    }
+
+    /// Returns whether agents could mistake one for the other.
+    fn has_a_name_of(&self, other: &Self) -> bool {
+        self.name == other.name || self.declared_name == other.declared_name
     }
 
     /// Reads a file of the skill.
@@ -151,39 +165,6 @@ impl Walk<'_> {
     }
 }
 
-/// Returns the `description` in the front matter as one line.
-fn description(text: &str) -> Option<String> {
-    let mut lines = text.strip_prefix('\u{feff}').unwrap_or(text).lines();
-    lines.next().filter(|line| line.trim_end() == "---")?;
-    let front: Vec<&str> = lines.take_while(|line| line.trim_end() != "---").collect();
-    let at = front.iter().position(|line| line.starts_with("description:"))?;
-    let first = front[at]["description:".len()..].trim();
-    let is_block = first.starts_with(['>', '|']) && first.len() <= 3;
-    let more = front[at + 1..]
-        .iter()
-        .take_while(|line| line.is_empty() || line.starts_with([' ', '\t']));
-    let parts = (!is_block)
-        .then_some(first)
-        .into_iter()
-        .chain(more.map(|line| line.trim()));
-    let joined = parts
-        .filter(|part| !part.is_empty())
-        .collect::<Vec<_>>()
-        .join(" ");
-    let quote = |quote: char| {
-        joined
-            .strip_prefix(quote)
-            .and_then(|text| text.strip_suffix(quote))
-    };
-    let plain = quote('"').or_else(|| quote('\'')).unwrap_or(&joined);
-    let short: String = plain
-        .chars()
-        .filter(|c| !c.is_control())
-        .take(MAX_DESCRIPTION)
-        .collect();
-    Some(short).filter(|text| !text.trim().is_empty())
-}
-
 /// Checks the skills of profiles and stages.
 pub(super) fn check(workflow: &Workflow, loaded: &Loaded, workflow_dir: &Path) -> Vec<Diagnostic> {
     let of_agents = workflow
@@ -195,7 +176,7 @@ pub(super) fn check(workflow: &Workflow, loaded: &Loaded, workflow_dir: &Path) -
         of_stages.filter_map(|stage| Some((format!("issue.stages.{}", stage.name), stage.skills.as_ref()?)));
     let mut findings = Vec::new();
     for (at, paths) in of_agents.chain(of_stages) {
-        let mut names = Vec::new();
+        let mut known: Vec<Skill> = Vec::new();
         for (index, path) in paths.iter().enumerate() {
             let error = |message: String, hint: &str| {
                 let place = format!("{at}.skills.{index}");
@@ -204,14 +185,19 @@ pub(super) fn check(workflow: &Workflow, loaded: &Loaded, workflow_dir: &Path) -
                     .at(loaded.document())
             };
             match Skill::read(workflow_dir, path) {
-                Ok(skill) if names.contains(&skill.name) => {
-                    let message = format!("there are two skills with the name `{}`", skill.name);
-                    findings.push(error(
-                        message,
-                        "the name of the folder is the name of the skill: rename one of them",
-                    ));
+                Ok(skill) => {
+                    if let Some(first) = known.iter().find(|first| first.has_a_name_of(&skill)) {
+                        let message = format!(
+                            "the skills {} and {} have the same name",
+                            first.folder.display(),
+                            skill.folder.display()
+                        );
+                        let hint = "a skill has the name of its folder and the `name` in its front matter; both differ from \
+                                    those of all others: rename one";
+                        findings.push(error(message, hint));
+                    }
+                    known.push(skill);
                 }
-                Ok(skill) => names.push(skill.name),
                 Err(problem) => {
                     let hint = "a skill is a folder with a `SKILL.md`, whose front matter has `name` and `description`; the path is \
                                 relative to the folder of the workflow file";
@@ -230,31 +216,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn description_is_read_leniently() {
-        for (text, expected) in [
-            ("---\nname: a\ndescription: Does it.\n---\nx", Some("Does it.")),
-            (
-                "---\ndescription: 'Use: when needed'\n---\n",
-                Some("Use: when needed"),
-            ),
-            (
-                "---\ndescription: Use: when needed\nname: a\n---\n",
-                Some("Use: when needed"),
-            ),
-            (
-                "---\ndescription: >-\n  One\n  two.\nname: a\n---\n",
-                Some("One two."),
-            ),
-            ("\u{feff}---\r\ndescription: \"a\"\r\n---\r\n", Some("a")),
-            ("---\nname: a\n---\ndescription: no", None),
-            ("---\ndescription:\nname: a\n---\n", None),
-            ("description: no", None),
-        ] {
-            assert_eq!(description(text).as_deref(), expected, "{text:?}");
-        }
-    }
-
-    #[test]
     fn skill_is_a_folder_without_links() {
         let folder = tempfile::tempdir().unwrap();
         let skill = folder.path().join("review");
@@ -266,7 +227,7 @@ mod tests {
             Err(SkillError::Missing(_))
         ));
         fs::write(skill.join(SKILL_FILE), "text").unwrap();
-        assert!(matches!(read(), Err(SkillError::NoDescription(_))));
+        assert!(matches!(read(), Err(SkillError::Manifest { .. })));
         fs::write(skill.join(SKILL_FILE), "---\ndescription: Reviews.\n---\n").unwrap();
         fs::write(skill.join("scripts/run.sh"), "echo").unwrap();
         fs::set_permissions(skill.join("scripts/run.sh"), fs::Permissions::from_mode(0o755)).unwrap();
@@ -278,6 +239,7 @@ mod tests {
             .collect();
         assert_eq!(files, [(SKILL_FILE, false), ("scripts/run.sh", true)]);
         assert_eq!(found.content(&found.files[1]).unwrap(), b"echo");
+        assert_eq!(found.declared_name, "review");
         let by_path = Skill::read(Path::new("/"), skill.to_str().unwrap()).unwrap();
         assert_eq!(
             (by_path.name.as_str(), by_path.description.as_str()),

@@ -26,6 +26,7 @@ mod document;
 mod place;
 mod places;
 mod scalar;
+pub mod skill;
 mod syntax;
 pub mod text;
 mod tree;

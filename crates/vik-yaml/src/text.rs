@@ -56,6 +56,32 @@ pub fn push_escaped(out: &mut String, c: char) {
     }
 }
 
+/// Returns a text in one line of at most this many characters. Control and invisible characters
+/// are escaped.
+pub fn one_line(text: &str, max_chars: usize) -> String {
+    let mut line = String::new();
+    for c in text.chars() {
+        // A character takes at most four bytes; the cut needs one more.
+        if line.len() > 4 * (max_chars + 1) {
+            break;
+        }
+        if !c.is_whitespace() {
+            push_escaped(&mut line, c);
+        } else if !line.is_empty() && !line.ends_with(' ') {
+            line.push(' ');
+        }
+    }
+    let line = line.trim_end();
+    match line.char_indices().nth(max_chars) {
+        None => line.to_owned(),
+        Some(_) => {
+            let kept = max_chars.saturating_sub(1);
+            let cut = line.char_indices().nth(kept).map_or(0, |(at, _)| at);
+            format!("{}…", line[..cut].trim_end())
+        }
+    }
+}
+
 /// Returns text of the file in backticks for a message, escaped and cut.
 pub fn quoted(text: &str) -> String {
     let mut out = String::from("`");
@@ -91,5 +117,18 @@ mod tests {
     fn quoted_text_is_escaped_and_cut() {
         assert_eq!(quoted("a\u{1b}[31m\u{202e}b"), "`a\\u{1b}[31m\\u{202e}b`");
         assert_eq!(quoted(&"x".repeat(500)).chars().count(), 63);
+    }
+
+    #[test]
+    fn text_becomes_one_bounded_line() {
+        assert_eq!(one_line(" a\n\n b\tc ", 10), "a b c");
+        assert_eq!(
+            one_line("a\u{1b}[31m\u{202e}\u{e0041}", 50),
+            "a\\u{1b}[31m\\u{202e}\\u{e0041}"
+        );
+        assert_eq!(one_line("äöüäöü", 6), "äöüäöü");
+        assert_eq!(one_line("äöüäöüä", 6), "äöüäö…");
+        assert_eq!(one_line(&"a ".repeat(100_000), 5), "a a…");
+        assert_eq!(one_line(&" ".repeat(100_000), 5), "");
     }
 }

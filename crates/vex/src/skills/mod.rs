@@ -7,7 +7,6 @@
 //! they are used only in projects that the user trusts.
 
 mod catalogue;
-mod manifest;
 mod places;
 #[cfg(test)]
 mod tests;
@@ -24,12 +23,9 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 pub use catalogue::Catalogue;
-use manifest::Manifest;
 use places::{Place, Search};
 use text::shown;
-
-/// The maximum size of a SKILL.md, in bytes.
-const MAX_BYTES: u64 = 256 * 1024;
+use vik_yaml::skill::{self, MAX_BYTES, Manifest};
 
 /// The maximum number of skills of one run.
 const MAX_SKILLS: usize = 200;
@@ -220,7 +216,7 @@ impl Skills {
         })?;
         let text = String::from_utf8_lossy(&bytes);
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
-        let (manifest, warnings) = Manifest::read(manifest::split(&text).front, &name)?;
+        let (manifest, warnings) = Manifest::read(skill::split(&text).front, &name)?;
         let skill = Skill {
             name: manifest.name,
             description: manifest.description,
@@ -316,7 +312,7 @@ impl Skill {
             ));
         }
         let text = String::from_utf8_lossy(&bytes);
-        let parts = manifest::split(&text);
+        let parts = skill::split(&text);
         let blank = parts.body.len() - parts.body.trim_start_matches(['\r', '\n']).len();
         Ok(Body {
             text: parts.body[blank..].trim_end().to_owned(),

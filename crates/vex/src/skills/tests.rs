@@ -252,7 +252,7 @@ fn hostile() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn hostile_text_is_read_within_bounds(text in hostile()) {
-        let parts = manifest::split(&text);
+        let parts = skill::split(&text);
         prop_assert!(parts.front.len() + parts.body.len() <= text.len());
         if let Ok((manifest, warnings)) = Manifest::read(parts.front, "folder") {
             let texts = [Some(&manifest.description), manifest.license.as_ref(), manifest.compatibility.as_ref(),
@@ -261,7 +261,7 @@ proptest! {
                 prop_assert!(!text.is_empty() && text.chars().count() <= 1024);
                 prop_assert!(!text.chars().any(vik_yaml::text::is_hostile), "{text:?}");
             }
-            prop_assert!(manifest.name.chars().count() <= manifest::MAX_NAME);
+            prop_assert!(manifest.name.chars().count() <= 64);
             let skill = Skill { name: manifest.name, description: manifest.description, ..Skill::default() };
             let skills = Skills { found: vec![skill; 20], ..Skills::default() };
             for window in [None, Some(0), Some(4096), Some(u64::MAX)] {

@@ -1,12 +1,15 @@
 //! The front matter of a SKILL.md, read leniently: files written for other agents, with small
-//! mistakes, are used as far as they can be understood.
-
-use vik_yaml::{Kind, Node, Sink};
+//! mistakes, are used as far as they can be understood. Workflows and vex read it alike, so that vex
+//! can use each skill that a workflow accepts.
 
 use super::text::one_line;
+use super::{Kind, Node, Sink, parse as parse_yaml};
+
+/// The maximum size of a SKILL.md, in bytes.
+pub const MAX_BYTES: u64 = 256 * 1024;
 
 /// The maximum length of a name, in characters.
-pub(super) const MAX_NAME: usize = 64;
+const MAX_NAME: usize = 64;
 
 /// The maximum length of a description, in characters.
 const MAX_DESCRIPTION: usize = 1024;
@@ -17,18 +20,21 @@ const MAX_FIELD: usize = 500;
 /// The maximum size of the front matter, in bytes.
 const MAX_FRONT: usize = 64 * 1024;
 
-/// The parts of a SKILL.md.
+/// A SKILL.md, split after its front matter.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Parts<'a> {
+pub struct Parts<'a> {
     /// The YAML between the lines `---`; empty if there are none.
-    pub(super) front: &'a str,
-    pub(super) body: &'a str,
+    pub front: &'a str,
+    /// The instructions.
+    pub body: &'a str,
     /// The number of the line on which the body starts, from 1.
-    pub(super) body_line: usize,
+    pub body_line: usize,
 }
 
 /// Splits a SKILL.md. A file whose front matter does not end has no front matter.
-pub(super) fn split(text: &str) -> Parts<'_> {
+///
+/// The caller limits the size of the text to [`MAX_BYTES`].
+pub fn split(text: &str) -> Parts<'_> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let whole = Parts {
         front: "",
@@ -55,12 +61,15 @@ pub(super) fn split(text: &str) -> Parts<'_> {
 
 /// What a SKILL.md states about itself. Each text is one line without control characters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Manifest {
-    pub(super) name: String,
-    pub(super) description: String,
-    pub(super) license: Option<String>,
-    pub(super) compatibility: Option<String>,
-    pub(super) allowed_tools: Option<String>,
+pub struct Manifest {
+    /// What rules and models call it: that of its folder if it states none.
+    pub name: String,
+    /// When it is to be used; not empty.
+    pub description: String,
+    pub license: Option<String>,
+    pub compatibility: Option<String>,
+    /// The tools that its author expects, separated by spaces.
+    pub allowed_tools: Option<String>,
 }
 
 impl Manifest {
@@ -69,7 +78,7 @@ impl Manifest {
     ///
     /// # Errors
     /// When it cannot be understood or has no description.
-    pub(super) fn read(front: &str, folder: &str) -> Result<(Self, Vec<String>), String> {
+    pub fn read(front: &str, folder: &str) -> Result<(Self, Vec<String>), String> {
         if front.trim().is_empty() {
             return Err("it has no front matter, so no description".to_owned());
         }
@@ -150,7 +159,7 @@ fn fields(front: &str, warnings: &mut Vec<String>) -> Result<Vec<(String, Node)>
 
 fn parse(yaml: &str) -> Result<Vec<(String, Node)>, String> {
     let mut sink = Sink::default();
-    match vik_yaml::parse(yaml, &mut sink).map(|root| root.kind) {
+    match parse_yaml(yaml, &mut sink).map(|root| root.kind) {
         Some(Kind::Map(entries)) => {
             let fields = entries.into_iter().map(|entry| (entry.key, entry.value));
             Ok(fields.collect())
