@@ -25,7 +25,7 @@ const MAX_FRONT: usize = 64 * 1024;
 pub struct Parts<'a> {
     /// The YAML between the lines `---`; empty if there are none.
     pub front: &'a str,
-    /// The instructions.
+    /// The instructions, with the blank lines before them; the whole file if it has no front matter.
     pub body: &'a str,
     /// The number of the line on which the body starts, from 1.
     pub body_line: usize,
