@@ -344,7 +344,10 @@ impl<'a> Fence<'a> {
     fn changes(&self, before: &'a str, only_file: Option<&'a str>) -> Option<Vec<Part<'a>>> {
         let mark = self.info.split_whitespace().next().unwrap_or_default();
         if mark == LoadSkill::NAME {
-            let name = self.content.trim();
+            let name = match self.content.trim() {
+                "" => self.info[mark.len()..].trim(),
+                name => name,
+            };
             return (!name.is_empty()).then(|| vec![Part::Skill(name)]);
         }
         let above = before.trim_end().lines().next_back().unwrap_or_default();

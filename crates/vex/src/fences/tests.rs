@@ -137,6 +137,18 @@ fn block_without_lines_to_find_replaces_no_file() {
 }
 
 #[test]
+fn skill_is_named_in_a_fence() {
+    for text in [
+        "```load_skill\nrelease\n```",
+        "I load it.\n```load_skill release\n```\n",
+    ] {
+        let last = calls(text, None).pop().unwrap();
+        assert_eq!(last, r#"fence_3_1 load_skill {"name":"release"}"#);
+    }
+    assert!(calls("```load_skill\n```", None)[0].starts_with("text"));
+}
+
+#[test]
 fn shell_script_is_a_file_if_it_has_a_path() {
     assert!(calls("count.sh\n```sh\nwc -l \"$1\"\n```", None)[0].contains("write_file"));
     assert!(calls("```sh\nsh count.sh\n```", None)[0].contains("run_command"));
