@@ -167,6 +167,9 @@ impl Server {
             ));
             tools.push(tool("same.name", "", &json!({})));
             tools.push(tool("same_name", "", &json!({})));
+            tools.push(json!({"name": "bare", "inputSchema": {"type": "object"}}));
+            tools.push(json!({"name": "untyped", "inputSchema": {}}));
+            tools.push(tool("wrong", "", &json!({"a": {"type": "text"}})));
         }
         self.answer(id, json!({"tools": tools}));
     }

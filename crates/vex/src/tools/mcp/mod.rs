@@ -10,6 +10,7 @@ mod connection;
 mod name;
 mod pipes;
 mod runtime;
+mod schema;
 mod server;
 mod settings;
 
@@ -33,11 +34,13 @@ use super::{Subject, Toolbox};
 use crate::interrupt::Interrupt;
 use crate::net::unless_interrupted;
 use crate::redact::learn_keys;
+use crate::skills::text::one_line;
 
 /// The maximum length of a description of a tool, in bytes.
 const MAX_DESCRIPTION: usize = 1024;
-/// The maximum length of the schema of a tool's arguments, in bytes.
-const MAX_SCHEMA: usize = 16 * 1024;
+
+/// The maximum length of the reason why a tool is left out, in characters.
+const MAX_REASON: usize = 300;
 
 /// The servers of a run. They end when this is dropped.
 pub(super) struct McpServers {
@@ -243,15 +246,16 @@ impl Drop for McpServers {
 /// Returns the usable tools with their names; the others become warnings.
 fn named(server: &str, tools: Vec<RemoteTool>, warnings: &mut Vec<String>) -> Vec<(ToolNames, RemoteTool)> {
     let mut named: Vec<(ToolNames, RemoteTool)> = Vec::new();
-    for tool in tools {
-        let shown: String = tool.name.chars().take(80).collect();
-        let mut leave_out = |why: &str| warnings.push(format!("its tool {shown:?} is left out: {why}"));
-        match ToolNames::new(server, &tool.name) {
-            Err(why) => leave_out(why),
-            Ok(_) if tool.schema.to_string().len() > MAX_SCHEMA => {
-                leave_out("the schema of its arguments is longer than 16 KiB");
-            }
+    for mut tool in tools {
+        match usable(server, &mut tool) {
             Ok(names) => named.push((names, tool)),
+            Err(why) => {
+                let shown: String = tool.name.chars().take(80).collect();
+                warnings.push(format!(
+                    "its tool {shown:?} is left out: {}",
+                    one_line(&why, MAX_REASON)
+                ));
+            }
         }
     }
     let collides = |at: usize| {
@@ -273,6 +277,16 @@ fn named(server: &str, tools: Vec<RemoteTool>, warnings: &mut Vec<String>) -> Ve
         }
     }
     kept
+}
+
+/// Returns the names of a tool, and completes its schema.
+///
+/// # Errors
+/// If it cannot be offered to a model. The text is the reason.
+fn usable(server: &str, tool: &mut RemoteTool) -> Result<ToolNames, String> {
+    let names = ToolNames::new(server, &tool.name)?;
+    tool.schema = schema::completed(tool.schema.take())?;
+    Ok(names)
 }
 
 fn entry(names: ToolNames, tool: RemoteTool, server: &Arc<Server>) -> (Entry, ToolDefinition) {

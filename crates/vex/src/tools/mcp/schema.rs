@@ -1,0 +1,98 @@
+//! The schema of a tool's arguments, as a server sends it: only one that providers accept is used.
+
+use serde_json::{Value, json};
+
+use crate::json_schema::JsonSchema;
+
+/// The maximum length of a schema, in bytes.
+const MAX_SCHEMA: usize = 16 * 1024;
+
+/// Returns the schema with all parts that providers require: `{"type": "object"}` is complete for
+/// servers, but providers refuse a request with a schema without `properties`.
+///
+/// # Errors
+/// If no provider would accept it. The text is the reason.
+pub(super) fn completed(mut schema: Value) -> Result<Value, String> {
+    if schema.to_string().len() > MAX_SCHEMA {
+        return Err("the schema of its arguments is longer than 16 KiB".to_owned());
+    }
+    if schema["type"] != "object" {
+        return Err("the schema of its arguments is not of the type `object`".to_owned());
+    }
+    if schema["properties"].is_null() {
+        schema["properties"] = json!({});
+    }
+    // A schema whose regular expressions use look-around is correct, but cannot be compiled here.
+    JsonSchema::new(&schema)
+        .or_else(|error| JsonSchema::new(&without_patterns(&schema)).map_err(|_| error))
+        .map_err(|error| format!("the schema of its arguments is wrong: {error}"))?;
+    Ok(schema)
+}
+
+/// Returns a schema without regular expressions.
+fn without_patterns(schema: &Value) -> Value {
+    match schema {
+        Value::Object(fields) => {
+            let kept = fields
+                .iter()
+                .filter(|(key, _)| !matches!(key.as_str(), "pattern" | "patternProperties"));
+            kept.map(|(key, value)| (key.clone(), without_patterns(value)))
+                .collect()
+        }
+        Value::Array(items) => items.iter().map(without_patterns).collect(),
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schema_gets_the_properties_that_providers_require() {
+        let schema = completed(json!({"type": "object"})).unwrap();
+        assert_eq!(schema, json!({"type": "object", "properties": {}}));
+        let schema = json!({"type": "object", "properties": {"a": {"type": "string"}}});
+        assert_eq!(completed(schema.clone()), Ok(schema));
+    }
+
+    #[test]
+    fn schema_that_providers_refuse_is_refused() {
+        for (schema, reason) in [
+            (json!({}), "is not of the type `object`"),
+            (json!({"type": "array"}), "is not of the type `object`"),
+            (json!({"type": ["object", "null"]}), "is not of the type `object`"),
+            (
+                json!({"type": "object", "properties": []}),
+                "is wrong: /properties",
+            ),
+            (
+                json!({"type": "object", "properties": {"a": {"type": "text"}}}),
+                "is wrong: /properties/a/type",
+            ),
+            (
+                json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/missing"}}}),
+                "is wrong: ",
+            ),
+            (
+                json!({"type": "object", "description": "x".repeat(MAX_SCHEMA)}),
+                "longer than 16 KiB",
+            ),
+        ] {
+            let error = completed(schema.clone()).unwrap_err();
+            assert!(error.contains(reason), "{schema}: {error}");
+        }
+    }
+
+    #[test]
+    fn schema_with_look_around_is_accepted() {
+        for draft in [
+            "https://json-schema.org/draft/2020-12/schema",
+            "http://json-schema.org/draft-07/schema#",
+        ] {
+            let schema =
+                json!({"$schema": draft, "type": "object", "properties": {"a": {"pattern": "^(?!x)"}}});
+            assert_eq!(completed(schema.clone()), Ok(schema));
+        }
+    }
+}
