@@ -49,6 +49,24 @@ fn long_results_are_cut_and_too_long_ones_end_the_connection() {
 }
 
 #[test]
+fn requests_of_a_server_are_bounded() {
+    for (id_bytes, reason) in [
+        (200, "it does not read the answers to its requests"),
+        (300, "it sent a request with an id longer than 256 bytes"),
+    ] {
+        let flood = ("!flood", json!({"id_bytes": id_bytes}));
+        let server = json!({"command": mcp_server(), "call_timeout": "30s"});
+        let bench = Bench::with(server, &[flood, ("echo", json!({"text": "again"}))]);
+        let outputs = bench.allowed().outputs();
+        assert_eq!(
+            outputs[0],
+            format!("!the MCP server s ended during the call: {reason}")
+        );
+        assert!(outputs[1].ends_with("again"), "{}", outputs[1]);
+    }
+}
+
+#[test]
 fn server_that_dies_is_started_again_three_times() {
     // The same error again and again would be a loop.
     let mut calls: Vec<_> = (1..=3)

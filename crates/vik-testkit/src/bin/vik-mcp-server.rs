@@ -2,7 +2,8 @@
 //!
 //! Tools: `echo {text}`, `env {name}`, `fail`, `big {bytes}`, `die {code}`, `hang`, `image`, `ask`
 //! (asks a person), `change` (redefines `echo` and reports it), `cancelled` (counts cancelled
-//! requests), `fork` (leaves a process behind).
+//! requests), `fork` (leaves a process behind), `flood {id_bytes}` (sends requests for ever, with
+//! ids of this length, and reads no answer).
 //!
 //! | mode | effect |
 //! | --- | --- |
@@ -153,6 +154,7 @@ impl Server {
             "change",
             "cancelled",
             "fork",
+            "flood",
         ] {
             tools.push(tool(name, "", &json!({})));
         }
@@ -211,6 +213,17 @@ impl Server {
                     .spawn();
                 text(sleep.map(|child| child.id().to_string()).unwrap_or_default())
             }
+            "flood" => {
+                let id_bytes = arguments["id_bytes"].as_u64().unwrap_or(0);
+                let id_bytes = usize::try_from(id_bytes).unwrap_or(0);
+                for number in 0_u64.. {
+                    let id = format!("{number:0id_bytes$}");
+                    if !self.send(&json!({"jsonrpc": "2.0", "id": id, "method": "ping"})) {
+                        break;
+                    }
+                }
+                return;
+            }
             "die" => {
                 note("out of memory\n");
                 std::process::exit(
@@ -247,8 +260,9 @@ impl Server {
         self.send(&json!({"jsonrpc": "2.0", "id": id, "result": result}));
     }
 
-    fn send(&self, message: &Value) {
-        print(&format!("{message}\n"));
+    /// Returns whether the client still reads.
+    fn send(&self, message: &Value) -> bool {
+        print(&format!("{message}\n"))
     }
 }
 
@@ -256,10 +270,11 @@ fn tool(name: &str, description: &str, properties: &Value) -> Value {
     json!({"name": name, "description": description, "inputSchema": {"type": "object", "properties": properties}})
 }
 
-fn print(text: &str) {
+/// Returns whether the client still reads.
+fn print(text: &str) -> bool {
     let mut out = std::io::stdout().lock();
-    // A client that is gone needs no answer.
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.is_ok()
 }
 
 fn note(text: &str) {

@@ -1,6 +1,7 @@
 //! The protocol, by `rmcp`. No other module knows its types.
 
 mod discovery;
+mod requests;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -23,9 +24,11 @@ use rmcp::{ClientHandler, ErrorData, RoleClient};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::SetOnce;
 use tokio::time::timeout;
 
 use self::discovery::CheckedDiscovery;
+use self::requests::BoundedRequests;
 use crate::net::plain_client;
 
 /// The maximum number of tools of a server.
@@ -78,6 +81,8 @@ pub(super) struct Notices {
     pub(super) tools_changed: AtomicBool,
     /// Whether it asked for something that is always declined.
     pub(super) declined: AtomicBool,
+    /// Why vex closed the connection.
+    pub(super) fault: SetOnce<&'static str>,
 }
 
 /// The protocol on one connection, until it is closed.
@@ -208,7 +213,8 @@ impl Client {
             preferred_versions: vec![ProtocolVersion::V_2026_07_28],
             legacy_version: Some(ProtocolVersion::V_2025_11_25),
         };
-        let transport = CheckedDiscovery::new(transport.into_transport());
+        let transport = BoundedRequests::new(transport.into_transport(), Arc::clone(&notices));
+        let transport = CheckedDiscovery::new(transport);
         let service = Handler(Arc::clone(&notices))
             .serve_with_lifecycle(transport, mode)
             .await

@@ -25,13 +25,22 @@ struct Trace {
     process: ServerProcess,
     errors: ErrorTail,
     too_long: TooLong,
+    notices: Arc<Notices>,
 }
 
 impl Trace {
+    /// Returns what the server did that ended the connection, if it did not end by itself.
+    fn fault(&self) -> Option<String> {
+        let fault = self.notices.fault.get();
+        fault
+            .map(|&fault| fault.to_owned())
+            .or_else(|| self.too_long.reason())
+    }
+
     /// Returns why the connection ended.
     fn reason(&mut self) -> String {
-        if let Some(reason) = self.too_long.reason() {
-            return reason;
+        if let Some(fault) = self.fault() {
+            return fault;
         }
         let ended = match self.process.exit_code() {
             Some(code) => format!("it ended with exit code {code}"),
@@ -82,12 +91,13 @@ pub(super) async fn connect(
     let (lines, too_long) = BoundedLines::new(stdout);
     let errors = ErrorTail::default();
     tokio::spawn(errors.clone().fill(stderr));
+    let notices = Arc::new(Notices::default());
     let mut trace = Trace {
         process,
         errors,
         too_long,
+        notices: Arc::clone(&notices),
     };
-    let notices = Arc::new(Notices::default());
     let opened = timeout(limit, async {
         let client = Client::connect(lines, stdin, Arc::clone(&notices)).await?;
         let tools = client.tools().await?;
@@ -113,11 +123,10 @@ pub(super) async fn connect(
 }
 
 impl Trace {
-    /// Returns whether the process ended, or an over-long message ended the connection. A process
-    /// that has closed its output gets a moment to end.
+    /// Returns whether the process ended, or a fault of it ended the connection. A process closed its output gets a moment to end.
     async fn is_over(&mut self) -> bool {
         for _ in 0..20 {
-            if self.too_long.reason().is_some() || self.process.exit_code().is_some() {
+            if self.fault().is_some() || self.process.exit_code().is_some() {
                 return true;
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -162,7 +171,8 @@ impl Connection {
     /// Returns why the connection ended, and ends it.
     pub(super) async fn end_reason(&mut self) -> String {
         let Some(trace) = &mut self.trace else {
-            return "it closed the connection".to_owned();
+            let fault = self.notices.fault.get();
+            return fault.unwrap_or(&"it closed the connection").to_string();
         };
         trace.is_over().await;
         trace.reason()
