@@ -170,7 +170,10 @@ impl Request {
             (Gate::Before, _) => "a person must approve the start".to_owned(),
             (Gate::After, _) => "a person must approve the result".to_owned(),
             (Gate::Call, call) => {
-                let of = call.as_ref().map(|call| format!(" of `{}`", visible(&call.tool)));
+                let tool = |call: &Call| mcp_name(&call.tool).unwrap_or_else(|| call.tool.clone());
+                let of = call
+                    .as_ref()
+                    .map(|call| format!(" of `{}`", visible(&tool(call))));
                 let rule = self.rule.as_ref().map(|rule| format!(" ({rule})"));
                 let (of, rule) = (of.unwrap_or_default(), rule.unwrap_or_default());
                 format!("a person must approve a call{of}{rule}")
@@ -210,8 +213,13 @@ impl CallRule {
     /// It enforces a policy and is no security boundary: that is the sandbox.
     pub fn matches(&self, call: &Call) -> bool {
         let mcp_tool = mcp_name(&call.tool);
-        let names = [Some(call.tool.as_str()), mcp_tool.as_deref()];
-        let is_named = |pattern: &String| names.iter().flatten().any(|name| matches_whole(pattern, name));
+        let is_named = |pattern: &String| match &mcp_tool {
+            Some(name) => {
+                let pattern = plain_name(pattern);
+                matches_whole(&pattern, &plain_name(name)) || matches_whole(&pattern, &plain_name(&call.tool))
+            }
+            None => matches_whole(pattern, &call.tool),
+        };
         let tool = self.tool.is_empty() || self.tool.iter().any(is_named);
         let command = self.command.is_empty()
             || call.command.as_ref().is_some_and(|command| {
@@ -247,6 +255,13 @@ impl CallRule {
 fn mcp_name(tool: &str) -> Option<String> {
     let (server, tool) = tool.strip_prefix("mcp__")?.split_once("__")?;
     Some(format!("mcp.{server}.{tool}"))
+}
+
+/// Returns the name or pattern of an MCP tool as agents pass it to models, without the characters
+/// that these do not accept: Claude Code names `issues.close` of a server `issues_close`.
+fn plain_name(name: &str) -> String {
+    let is_kept = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '*');
+    name.chars().map(|c| if is_kept(c) { c } else { '_' }).collect()
 }
 
 /// Returns a command line without shell syntax: quotes, backslashes, repeated spaces, line ends.
@@ -390,6 +405,30 @@ mod tests {
             tool: "mcp__a__b".to_owned(),
             ..Call::default()
         }));
+    }
+
+    #[test]
+    fn call_rule_matches_mcp_tools_as_agents_name_them() {
+        let call = |tool: &str| Call {
+            tool: tool.to_owned(),
+            ..Call::default()
+        };
+        for pattern in [
+            "mcp.tickets.issues.close",
+            "mcp.tickets.issues/close",
+            "mcp.tickets.issues.*",
+            "mcp.*issues.close",
+            "mcp__tickets__issues.close",
+        ] {
+            let rule = rule(&[pattern], &[], &[]);
+            for tool in ["mcp__tickets__issues_close", "mcp__tickets__issues.close"] {
+                assert!(rule.matches(&call(tool)), "{pattern} {tool}");
+            }
+            assert!(!rule.matches(&call("mcp__tickets__issue_close")), "{pattern}");
+        }
+        let exact = rule(&["mcp.tickets.issues.close"], &[], &[]);
+        assert!(exact.matches(&call("mcp.tickets.issues.close")));
+        assert!(!exact.matches(&call("mcp_tickets_issues_close")));
     }
 
     proptest! {
