@@ -9,7 +9,7 @@ use vik_testkit::alive;
 use vik_testkit::bins::mcp_server;
 
 use crate::common::events;
-use crate::support::{Bench, Ran};
+use crate::support::{Bench, DATA, Ran};
 
 #[test]
 fn long_results_are_cut_and_too_long_ones_end_the_connection() {
@@ -204,11 +204,21 @@ fn endless_and_odd_lists_are_bounded() {
         "\"same.name\" is left out: another one has the same name",
         "\"same_name\" is left out: another one has the same name",
         "\"untyped\" is left out: the schema of its arguments is not of the type `object`",
+        "\"bomb\" is left out: the schema of its arguments is too large with its references",
         "\"wrong\" is left out: the schema of its arguments is wrong: /properties/a/type: ",
     ] {
         assert!(warnings.contains(part), "{part}: {warnings}");
     }
-    assert_eq!(ran.warnings().len(), 7);
+    assert_eq!(ran.warnings().len(), 8);
+}
+
+#[test]
+fn arguments_of_a_recursive_schema_are_validated_by_the_server() {
+    let deep = (0..60).fold(json!({}), |inner, _| json!({"a": inner}));
+    let bench = Bench::new(&["odd"], &[("tree", deep), ("!bomb", json!({"a": {}}))]);
+    let outputs = bench.allowed().outputs();
+    assert_eq!(outputs[0], format!("[mcp.s.tree; {DATA}\n"));
+    assert!(outputs[1].starts_with("!there is no tool"), "{}", outputs[1]);
 }
 
 #[test]

@@ -39,13 +39,18 @@ fn allowed_tool_is_called_and_its_result_is_data() {
 
 #[test]
 fn call_without_a_rule_is_denied() {
-    let bench = Bench::new(&[], &[("echo", json!({"text": "hello"}))]);
+    // Whatever its arguments are.
+    let calls = [json!({"text": "hello"}), json!({"text": []})].map(|input| ("!echo", input));
+    let bench = Bench::new(&[], &calls);
     let ran = bench.run(&["--permission", "full"]);
+    assert_eq!(ran.outputs().len(), 2);
+    for output in ran.outputs() {
+        assert!(
+            output.starts_with("!{\"code\":\"permission\",\"message\":\"no rule allows mcp.s.echo\""),
+            "{output}"
+        );
+    }
     let output = &ran.outputs()[0];
-    assert!(
-        output.starts_with("!{\"code\":\"permission\",\"message\":\"no rule allows mcp.s.echo\""),
-        "{output}"
-    );
     assert!(output.contains("--allow 'mcp.s.echo'"), "{output}");
     assert_eq!(
         ran.warnings(),

@@ -171,6 +171,15 @@ impl Server {
             tools.push(tool("same_name", "", &json!({})));
             tools.push(json!({"name": "bare", "inputSchema": {"type": "object"}}));
             tools.push(json!({"name": "untyped", "inputSchema": {}}));
+            let mut bomb = tool("bomb", "", &json!({"a": {"$ref": "#/$defs/a0"}}));
+            for level in 0..40 {
+                let next = json!({"$ref": format!("#/$defs/a{}", level + 1)});
+                bomb["inputSchema"]["$defs"][format!("a{level}")] = json!({"allOf": [next, next]});
+            }
+            bomb["inputSchema"]["$defs"]["a40"] = json!({});
+            tools.push(bomb);
+            let twice = json!({"allOf": [{"$ref": "#"}, {"$ref": "#"}]});
+            tools.push(tool("tree", "Returns nothing.", &json!({"a": twice})));
             tools.push(tool("wrong", "", &json!({"a": {"type": "text"}})));
         }
         self.answer(id, json!({"tools": tools}));
@@ -194,6 +203,7 @@ impl Server {
                 {"type": "image", "mimeType": "image/png", "data": "AAAA"},
                 {"type": "resource", "resource": {"uri": "file:///a.txt", "text": "in the resource"}},
                 {"type": "resource_link", "name": "b", "uri": "file:///b.txt"}]}),
+            "tree" => text(String::new()),
             "cancelled" => text(format!("{} cancelled", self.cancelled.len())),
             "ask" => {
                 self.send(&json!({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create",

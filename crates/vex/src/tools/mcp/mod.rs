@@ -26,6 +26,7 @@ pub use settings::{ByteSize, McpServerConfig};
 use self::client::{RemoteTool, ToolList};
 use self::name::ToolNames;
 use self::runtime::IoThread;
+use self::schema::ToolSchema;
 use self::server::Server;
 use super::command::{Runner, ServerProcess};
 use super::definition::{Need, ToolDefinition};
@@ -167,16 +168,17 @@ impl Toolbox {
             .filter(|tool| config.uses(&tool.name))
             .collect();
         let mut tools = Vec::new();
-        for (names, tool) in named(name, used, &mut warnings) {
-            if !self.policy.gives(&names.rule) {
+        for tool in usable(name, used, &mut warnings) {
+            let rule = &tool.names.rule;
+            if !self.policy.gives(rule) {
                 continue;
             }
-            let allowed = self.policy.rules.allows_calls(&names.rule);
+            let allowed = self.policy.rules.allows_calls(rule);
             tools.push(ServerTool {
-                name: names.rule.clone(),
+                name: rule.clone(),
                 allowed,
             });
-            let (entry, definition) = entry(names, tool, server);
+            let (entry, definition) = entry(tool, server);
             self.add(entry, definition, allowed);
         }
         if !tools.is_empty() && tools.iter().all(|tool| !tool.allowed) {
@@ -243,64 +245,73 @@ impl Drop for McpServers {
     }
 }
 
-/// Returns the usable tools with their names; the others become warnings.
-fn named(server: &str, tools: Vec<RemoteTool>, warnings: &mut Vec<String>) -> Vec<(ToolNames, RemoteTool)> {
-    let mut named: Vec<(ToolNames, RemoteTool)> = Vec::new();
-    for mut tool in tools {
-        match usable(server, &mut tool) {
-            Ok(names) => named.push((names, tool)),
-            Err(why) => {
-                let shown: String = tool.name.chars().take(80).collect();
-                warnings.push(format!(
-                    "its tool {shown:?} is left out: {}",
-                    one_line(&why, MAX_REASON)
-                ));
-            }
+/// A tool that can be offered to a model.
+struct UsableTool {
+    names: ToolNames,
+    /// The name that the server gives it.
+    remote_name: String,
+    description: String,
+    schema: ToolSchema,
+}
+
+impl UsableTool {
+    /// Checks a tool of a server.
+    ///
+    /// # Errors
+    /// If it cannot be offered to a model. The text is the reason.
+    fn new(server: &str, tool: RemoteTool) -> Result<Self, String> {
+        Ok(Self {
+            names: ToolNames::new(server, &tool.name)?,
+            schema: schema::completed(tool.schema)?,
+            remote_name: tool.name,
+            description: shortened(tool.description, MAX_DESCRIPTION),
+        })
+    }
+}
+
+/// Returns the usable tools; the others become warnings.
+fn usable(server: &str, tools: Vec<RemoteTool>, warnings: &mut Vec<String>) -> Vec<UsableTool> {
+    let mut leave_out = |name: &str, why: &str| {
+        let shown: String = name.chars().take(80).collect();
+        let why = one_line(why, MAX_REASON);
+        warnings.push(format!("its tool {shown:?} is left out: {why}"));
+    };
+    let mut usable: Vec<UsableTool> = Vec::new();
+    for tool in tools {
+        let name = tool.name.clone();
+        match UsableTool::new(server, tool) {
+            Ok(tool) => usable.push(tool),
+            Err(why) => leave_out(&name, &why),
         }
     }
     let collides = |at: usize| {
-        let others = named.iter().enumerate().filter(|(other, _)| *other != at);
-        others
-            .into_iter()
-            .any(|(_, (names, _))| names.collides_with(&named[at].0))
+        let mut others = usable.iter().enumerate().filter(|(other, _)| *other != at);
+        others.any(|(_, other)| other.names.collides_with(&usable[at].names))
     };
-    let collisions: Vec<bool> = (0..named.len()).map(collides).collect();
+    let collisions: Vec<bool> = (0..usable.len()).map(collides).collect();
     let mut kept = Vec::new();
-    for ((names, tool), collides) in named.into_iter().zip(collisions) {
+    for (tool, collides) in usable.into_iter().zip(collisions) {
         if collides {
-            warnings.push(format!(
-                "its tool {:?} is left out: another one has the same name",
-                tool.name
-            ));
+            leave_out(&tool.remote_name, "another one has the same name");
         } else {
-            kept.push((names, tool));
+            kept.push(tool);
         }
     }
     kept
 }
 
-/// Returns the names of a tool, and completes its schema.
-///
-/// # Errors
-/// If it cannot be offered to a model. The text is the reason.
-fn usable(server: &str, tool: &mut RemoteTool) -> Result<ToolNames, String> {
-    let names = ToolNames::new(server, &tool.name)?;
-    tool.schema = schema::completed(tool.schema.take())?;
-    Ok(names)
-}
-
-fn entry(names: ToolNames, tool: RemoteTool, server: &Arc<Server>) -> (Entry, ToolDefinition) {
+fn entry(tool: UsableTool, server: &Arc<Server>) -> (Entry, ToolDefinition) {
     let definition = ToolDefinition {
-        name: names.model.into(),
-        description: shortened(tool.description, MAX_DESCRIPTION).into(),
-        input_schema: tool.schema,
+        name: tool.names.model.into(),
+        description: tool.description.into(),
+        input_schema: tool.schema.json,
         need: Need::Server,
         aliases: &[],
         arguments: &[],
     };
-    let (server, name, rule) = (Arc::clone(server), tool.name, names.rule.clone());
+    let (server, name, rule) = (Arc::clone(server), tool.remote_name, tool.names.rule.clone());
     let entry = Entry {
-        name: names.rule.into(),
+        name: tool.names.rule.into(),
         aliases: &[],
         need: Need::Server,
         side_by_side: false,
@@ -309,7 +320,11 @@ fn entry(names: ToolNames, tool: RemoteTool, server: &Arc<Server>) -> (Entry, To
         mend: |_| {},
         subject: |_| Subject::Unknown,
         run: Box::new(move |context, input| server.call(&name, &rule, input, context)),
-        schema: OnceLock::new(),
+        schema: match tool.schema.is_recursive {
+            // Only the server validates the arguments.
+            true => OnceLock::from(None),
+            false => OnceLock::new(),
+        },
     };
     (entry, definition)
 }

@@ -1,18 +1,31 @@
 //! The schema of a tool's arguments, as a server sends it: only one that providers accept is used.
 
+mod expansion;
+
 use serde_json::{Value, json};
 
+use self::expansion::Expansion;
 use crate::json_schema::JsonSchema;
 
 /// The maximum length of a schema, in bytes.
 const MAX_SCHEMA: usize = 16 * 1024;
+/// The maximum number of values in a schema whose references are replaced by their targets.
+const MAX_EXPANDED: usize = 20_000;
+
+/// A schema that providers accept.
+#[derive(Debug)]
+pub(super) struct ToolSchema {
+    pub(super) json: Value,
+    /// Whether it contains itself. Validating a value can then take exponential time in its depth.
+    pub(super) is_recursive: bool,
+}
 
 /// Returns the schema with all parts that providers require: `{"type": "object"}` is complete for
 /// servers, but providers refuse a request with a schema without `properties`.
 ///
 /// # Errors
 /// If no provider would accept it. The text is the reason.
-pub(super) fn completed(mut schema: Value) -> Result<Value, String> {
+pub(super) fn completed(mut schema: Value) -> Result<ToolSchema, String> {
     if schema.to_string().len() > MAX_SCHEMA {
         return Err("the schema of its arguments is longer than 16 KiB".to_owned());
     }
@@ -22,11 +35,18 @@ pub(super) fn completed(mut schema: Value) -> Result<Value, String> {
     if schema["properties"].is_null() {
         schema["properties"] = json!({});
     }
+    let expansion = Expansion::of(&schema)?;
+    if expansion.size > MAX_EXPANDED {
+        return Err("the schema of its arguments is too large with its references".to_owned());
+    }
     // A schema whose regular expressions use look-around is correct, but cannot be compiled here.
     JsonSchema::new(&schema)
         .or_else(|error| JsonSchema::new(&without_patterns(&schema)).map_err(|_| error))
         .map_err(|error| format!("the schema of its arguments is wrong: {error}"))?;
-    Ok(schema)
+    Ok(ToolSchema {
+        json: schema,
+        is_recursive: expansion.is_recursive,
+    })
 }
 
 /// Returns a schema without regular expressions.
@@ -48,12 +68,16 @@ fn without_patterns(schema: &Value) -> Value {
 mod tests {
     use super::*;
 
+    fn json(schema: Value) -> Result<Value, String> {
+        completed(schema).map(|schema| schema.json)
+    }
+
     #[test]
     fn schema_gets_the_properties_that_providers_require() {
-        let schema = completed(json!({"type": "object"})).unwrap();
+        let schema = json(json!({"type": "object"})).unwrap();
         assert_eq!(schema, json!({"type": "object", "properties": {}}));
         let schema = json!({"type": "object", "properties": {"a": {"type": "string"}}});
-        assert_eq!(completed(schema.clone()), Ok(schema));
+        assert_eq!(json(schema.clone()), Ok(schema));
     }
 
     #[test]
@@ -72,14 +96,14 @@ mod tests {
             ),
             (
                 json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/missing"}}}),
-                "is wrong: ",
+                "does not follow: #/$defs/missing",
             ),
             (
                 json!({"type": "object", "description": "x".repeat(MAX_SCHEMA)}),
                 "longer than 16 KiB",
             ),
         ] {
-            let error = completed(schema.clone()).unwrap_err();
+            let error = json(schema.clone()).unwrap_err();
             assert!(error.contains(reason), "{schema}: {error}");
         }
     }
@@ -92,7 +116,7 @@ mod tests {
         ] {
             let schema =
                 json!({"$schema": draft, "type": "object", "properties": {"a": {"pattern": "^(?!x)"}}});
-            assert_eq!(completed(schema.clone()), Ok(schema));
+            assert_eq!(json(schema.clone()), Ok(schema));
         }
     }
 }
