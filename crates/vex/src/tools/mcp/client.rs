@@ -29,6 +29,7 @@ use tokio::time::timeout;
 
 use self::discovery::CheckedDiscovery;
 use self::requests::BoundedRequests;
+use super::schema::MAX_SCHEMA;
 use crate::net::plain_client;
 
 /// The maximum number of tools of a server.
@@ -40,12 +41,18 @@ const LISTEN_TIMEOUT: Duration = Duration::from_secs(2);
 /// The maximum number of pages of a list of tools.
 const MAX_PAGES: usize = 32;
 
-/// A tool as a server describes it.
+/// The maximum length of a name, in bytes: enough to show it, more than can be used.
+const MAX_NAME: usize = 128;
+/// The maximum length of a description of a tool, in bytes.
+const MAX_DESCRIPTION: usize = 1024;
+
+/// A tool as a server describes it, cut to what can be used: lists of megabytes are not kept.
 #[derive(Clone, Debug)]
 pub(super) struct RemoteTool {
     pub(super) name: String,
     pub(super) description: String,
-    pub(super) schema: Value,
+    /// Absent if it is longer than [`MAX_SCHEMA`].
+    pub(super) schema: Option<Value>,
     /// Changes with every part of the definition that a model or a person sees.
     pub(super) fingerprint: [u8; 32],
 }
@@ -348,19 +355,30 @@ fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
 }
 
 fn remote_tool(tool: Tool) -> RemoteTool {
-    let seen = json!([
-        tool.name,
-        tool.title,
-        tool.description,
-        tool.input_schema,
-        tool.annotations
-    ]);
+    let mut schema = Value::Object(Arc::unwrap_or_clone(tool.input_schema));
+    let kept = (schema.to_string().len() <= MAX_SCHEMA).then(|| schema.clone());
+    // Some servers list the keys in another order each time.
+    schema.sort_all_objects();
+    let seen = json!([tool.name, tool.title, tool.description, tool.annotations]);
+    let fingerprint = Sha256::new()
+        .chain_update(seen.to_string())
+        .chain_update(schema.to_string());
     RemoteTool {
-        fingerprint: Sha256::digest(seen.to_string()).into(),
-        description: tool.description.map(|text| text.into_owned()).unwrap_or_default(),
-        schema: Value::Object((*tool.input_schema).clone()),
-        name: tool.name.into_owned(),
+        name: shortened(tool.name.into_owned(), MAX_NAME),
+        description: shortened(tool.description.unwrap_or_default().into_owned(), MAX_DESCRIPTION),
+        schema: kept,
+        fingerprint: fingerprint.finalize().into(),
     }
+}
+
+/// Cuts a text to a number of bytes.
+fn shortened(mut text: String, max_bytes: usize) -> String {
+    if text.len() > max_bytes {
+        text.truncate(text.floor_char_boundary(max_bytes - '…'.len_utf8()));
+        text.push('…');
+        text.shrink_to_fit();
+    }
+    text
 }
 
 /// Returns the result as text: what is not text is described in a line.
@@ -405,5 +423,47 @@ fn part(content: ContentBlock) -> String {
         },
         ContentBlock::ResourceLink(link) => format!("[link to the resource {} at {}]", link.name, link.uri),
         _ => "[content of an unknown kind: not shown]".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tool(name: &str, description: &str, schema: &str) -> RemoteTool {
+        let text =
+            format!(r#"{{"name": "{name}", "description": "{description}", "inputSchema": {schema}}}"#);
+        remote_tool(serde_json::from_str(&text).unwrap())
+    }
+
+    #[test]
+    fn long_definitions_are_not_kept() {
+        let long = "x".repeat(1 << 20);
+        let tool = tool(&long, &long, &format!(r#"{{"type": "{long}"}}"#));
+        assert_eq!(
+            (tool.name.len(), tool.description.len()),
+            (MAX_NAME, MAX_DESCRIPTION)
+        );
+        assert_eq!(tool.schema, None);
+        assert!(tool.name.capacity() < 1024 && tool.description.capacity() < 2048);
+    }
+
+    #[test]
+    fn fingerprint_depends_on_the_whole_definition_and_not_on_the_order_of_keys() {
+        let print = |description: &str, schema: &str| tool("a", description, schema).fingerprint;
+        let schema = r#"{"type": "object", "properties": {"a": {}, "b": {}}}"#;
+        let reordered = r#"{"properties": {"b": {}, "a": {}}, "type": "object"}"#;
+        assert_eq!(print("", schema), print("", reordered));
+        assert_eq!(
+            tool("a", "", reordered).schema.unwrap().to_string(),
+            reordered.replace(' ', "")
+        );
+        assert_ne!(print("", schema), print("x", schema));
+        let long = |end: &str| print(&format!("{}{end}", "x".repeat(5000)), schema);
+        assert_ne!(long("a"), long("b"));
+        assert_ne!(
+            print("", schema),
+            print("", r#"{"type": "object", "properties": {"a": {}, "c": {}}}"#)
+        );
     }
 }

@@ -37,9 +37,6 @@ use crate::net::unless_interrupted;
 use crate::redact::learn_keys;
 use crate::skills::text::one_line;
 
-/// The maximum length of a description of a tool, in bytes.
-const MAX_DESCRIPTION: usize = 1024;
-
 /// The maximum length of the reason why a tool is left out, in characters.
 const MAX_REASON: usize = 300;
 
@@ -264,7 +261,7 @@ impl UsableTool {
             names: ToolNames::new(server, &tool.name)?,
             schema: schema::completed(tool.schema)?,
             remote_name: tool.name,
-            description: shortened(tool.description, MAX_DESCRIPTION),
+            description: tool.description,
         })
     }
 }
@@ -327,13 +324,4 @@ fn entry(tool: UsableTool, server: &Arc<Server>) -> (Entry, ToolDefinition) {
         },
     };
     (entry, definition)
-}
-
-/// Cuts a text to a number of bytes.
-fn shortened(mut text: String, max_bytes: usize) -> String {
-    if text.len() > max_bytes {
-        text.truncate(text.floor_char_boundary(max_bytes - '…'.len_utf8()));
-        text.push('…');
-    }
-    text
 }

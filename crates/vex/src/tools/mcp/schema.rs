@@ -8,7 +8,7 @@ use self::expansion::Expansion;
 use crate::json_schema::JsonSchema;
 
 /// The maximum length of a schema, in bytes.
-const MAX_SCHEMA: usize = 16 * 1024;
+pub(super) const MAX_SCHEMA: usize = 16 * 1024;
 /// The maximum number of values in a schema whose references are replaced by their targets.
 const MAX_EXPANDED: usize = 20_000;
 
@@ -21,14 +21,13 @@ pub(super) struct ToolSchema {
 }
 
 /// Returns the schema with all parts that providers require: `{"type": "object"}` is complete for
-/// servers, but providers refuse a request with a schema without `properties`.
+/// servers, but providers refuse a request with a schema without `properties`. One that is longer
+/// than [`MAX_SCHEMA`] is absent.
 ///
 /// # Errors
 /// If no provider would accept it. The text is the reason.
-pub(super) fn completed(mut schema: Value) -> Result<ToolSchema, String> {
-    if schema.to_string().len() > MAX_SCHEMA {
-        return Err("the schema of its arguments is longer than 16 KiB".to_owned());
-    }
+pub(super) fn completed(schema: Option<Value>) -> Result<ToolSchema, String> {
+    let mut schema = schema.ok_or("the schema of its arguments is longer than 16 KiB")?;
     if schema["type"] != "object" {
         return Err("the schema of its arguments is not of the type `object`".to_owned());
     }
@@ -69,7 +68,7 @@ mod tests {
     use super::*;
 
     fn json(schema: Value) -> Result<Value, String> {
-        completed(schema).map(|schema| schema.json)
+        completed(Some(schema)).map(|schema| schema.json)
     }
 
     #[test]
@@ -97,10 +96,6 @@ mod tests {
             (
                 json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/missing"}}}),
                 "does not follow: #/$defs/missing",
-            ),
-            (
-                json!({"type": "object", "description": "x".repeat(MAX_SCHEMA)}),
-                "longer than 16 KiB",
             ),
         ] {
             let error = json(schema.clone()).unwrap_err();
