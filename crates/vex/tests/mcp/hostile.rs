@@ -256,6 +256,25 @@ fn changed_tool_is_refused() {
 }
 
 #[test]
+fn only_tools_in_use_are_compared() {
+    let change = |tools: serde_json::Value| {
+        let server = json!({"command": mcp_server(), "args": ["many"], "tools": tools});
+        Bench::with(server, &[("change", json!({})), ("!fail", json!({}))]).allowed()
+    };
+    assert_eq!(change(json!(["change", "fail"])).warnings(), Vec::<&str>::new());
+    let ran = change(json!([]));
+    let warnings = ran.warnings();
+    assert!(warnings[0].len() < 300, "{}", warnings[0].len());
+    assert_eq!(
+        warnings[1..],
+        [
+            "the MCP server s changed tools during the run, which are refused from now on: echo, extra0, extra1, \
+          extra10, extra11, extra12, extra13, extra14, extra15, extra16 and 11 more"
+        ]
+    );
+}
+
+#[test]
 fn tool_that_changed_with_a_restart_is_refused() {
     let echo = ("echo", json!({"text": "hello"}));
     let write = json!({"kind": "turn", "tool_calls": [{"tool": "write_file", "input": {"path": "now", "content": "x"}}]});

@@ -15,6 +15,7 @@
 //! | `stderr` | floods stderr before each answer |
 //! | `endless` | lists tools for ever, with new cursors |
 //! | `loop` | lists tools for ever, with the same cursor |
+//! | `many` | also lists 20 tools that `change` redefines, and one of 8 MB with another name each time |
 //! | `odd` | also lists tools with odd names, long descriptions and long schemas |
 //! | `log=FILE` | appends `start` to FILE at each start |
 //! | `changed=FILE` | describes `echo` otherwise if FILE exists |
@@ -157,6 +158,11 @@ impl Server {
             "flood",
         ] {
             tools.push(tool(name, "", &json!({})));
+        }
+        if self.is("many") {
+            tools.extend((0..20).map(|number| tool(&format!("extra{number}"), description, &json!({}))));
+            let name = if changed { "y" } else { "x" };
+            tools.push(tool(&name.repeat(8_000_000), "", &json!({})));
         }
         if self.is("odd") {
             tools.push(tool("ev il\u{202e}", "", &json!({})));

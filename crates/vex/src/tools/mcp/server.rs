@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use super::client::{Answer, CallError, ToolList};
 use super::connection::{self, Connection};
+use super::name::ToolNames;
 use super::settings::McpServerConfig;
 use crate::events::Journal;
 use crate::net::unless_interrupted;
@@ -20,6 +21,9 @@ use crate::tools::{ToolContext, ToolError};
 
 /// How often a server that ended is started again in a run.
 const MAX_RESTARTS: u32 = 3;
+
+/// The maximum number of tools in a warning.
+const MAX_SHOWN: usize = 10;
 
 /// A server of a run.
 pub(super) struct Server {
@@ -51,7 +55,7 @@ enum Change {
 }
 
 impl Server {
-    /// Creates a server from its open connection. All its tools are accepted as they are now.
+    /// Creates a server from its open connection. The tools to use are accepted as they are now.
     pub(super) fn new(
         name: &str,
         config: McpServerConfig,
@@ -62,7 +66,9 @@ impl Server {
         let accepted = list
             .tools
             .iter()
-            .map(|tool| (tool.name.clone(), tool.fingerprint));
+            .filter(|tool| config.uses(&tool.name) && ToolNames::new(name, &tool.name).is_ok())
+            .map(|tool| (tool.name.clone(), tool.fingerprint))
+            .collect();
         Self {
             name: name.to_owned(),
             config,
@@ -70,7 +76,7 @@ impl Server {
             state: Mutex::new(State {
                 link: Link::Open(Box::new(connection)),
                 restarts: 0,
-                accepted: accepted.collect(),
+                accepted,
                 changed: BTreeMap::new(),
             }),
         }
@@ -290,13 +296,17 @@ impl Server {
             }
         }
         if changed != state.changed {
-            let names: Vec<&str> = changed.keys().map(String::as_str).collect();
-            let message = match names.as_slice() {
-                [] => "has all its tools as they were accepted again".to_owned(),
-                names => format!(
-                    "changed tools during the run, which are refused from now on: {}",
-                    names.join(", ")
-                ),
+            let names: Vec<&str> = changed.keys().map(String::as_str).take(MAX_SHOWN).collect();
+            let names = names.join(", ");
+            let message = match changed.len() {
+                0 => "has all its tools as they were accepted again".to_owned(),
+                count => {
+                    let more = match count.saturating_sub(MAX_SHOWN) {
+                        0 => String::new(),
+                        more => format!(" and {more} more"),
+                    };
+                    format!("changed tools during the run, which are refused from now on: {names}{more}")
+                }
             };
             journal.warning(&format!("the MCP server {} {message}", self.name));
             state.changed = changed;
