@@ -191,16 +191,17 @@ impl Toolbox {
     /// Returns the tool of this name. An unknown one is never run, whatever its name suggests.
     pub(super) fn find(&self, written: &str) -> Result<(&Entry, &ToolDefinition), ToolError> {
         let name = tool_name(written);
-        let index = self
-            .entries
-            .iter()
-            .zip(&self.definitions)
-            .position(|(entry, definition)| {
-                // The tools of servers have two names, and capitals and dashes in them.
-                let is_of_server = || {
-                    entry.name == written || definition.name == written || tool_name(&definition.name) == name
-                };
-                entry.is_called(&name) || entry.need == Need::Server && is_of_server()
+        let position = |is_found: &dyn Fn(&Entry, &ToolDefinition) -> bool| {
+            let mut tools = self.entries.iter().zip(&self.definitions);
+            tools.position(|(entry, definition)| is_found(entry, definition))
+        };
+        // The tools of servers have two names, and capitals and dashes in them.
+        let index = position(&|entry, definition| entry.name == written || definition.name == written)
+            .or_else(|| {
+                position(&|entry, definition| {
+                    let is_of_server = || entry.need == Need::Server && tool_name(&definition.name) == name;
+                    entry.is_called(&name) || is_of_server()
+                })
             });
         let index = index.ok_or_else(|| {
             let names: Vec<_> = self.definitions().iter().map(|tool| tool.name.as_ref()).collect();

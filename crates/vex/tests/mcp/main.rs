@@ -83,6 +83,34 @@ fn rules_name_tools_of_servers_exactly() {
 }
 
 #[test]
+fn tools_of_different_servers_are_not_confused() {
+    let bench = Bench::new(&[], &[]);
+    let server = |value: &str, tools: &[&str]| json!({"command": mcp_server(), "env": {"SERVER": value}, "tools": tools});
+    let servers = json!({"mcpServers": {
+        "git-hub": server("first", &["env"]), "git_hub": server("second", &["env", "echo"]),
+    }});
+    std::fs::write(bench.fixture.path("mcp.json"), servers.to_string()).unwrap();
+    let call =
+        |tool: &str| json!({"kind": "turn", "tool_calls": [{"tool": tool, "input": {"name": "SERVER"}}]});
+    let turns = [
+        json!({"kind": "recording", "version": 1}),
+        json!({"kind": "conversation", "name": "only"}),
+        call("mcp__git-hub__env"),
+        call("mcp.git-hub.env"),
+        json!({"kind": "turn", "text": "All of it is done now, as far as it went."}),
+    ];
+    let turns: String = turns.iter().map(|turn| format!("{turn}\n")).collect();
+    std::fs::write(bench.fixture.path("model.jsonl"), turns).unwrap();
+    let ran = bench.run(&["--allow", "mcp.*.*"]);
+    let first = format!("[mcp.git-hub.env; {DATA}\nfirst");
+    assert_eq!(ran.outputs(), [first.clone(), first], "{:?}", ran.warnings());
+    assert_eq!(
+        ran.warnings(),
+        ["the MCP server git_hub: its tool \"env\" is left out: one of another server has the same name"]
+    );
+}
+
+#[test]
 fn server_gets_its_variables_and_those_of_commands() {
     let call = |name: &str| ("env", json!({"name": name}));
     let server = json!({"command": mcp_server(), "env": {"PLAIN": "${GIVEN}-${NONE:-x}", "API_TOKEN": "tok-1234567890"}});

@@ -165,7 +165,7 @@ impl Toolbox {
             .filter(|tool| config.uses(&tool.name))
             .collect();
         let mut tools = Vec::new();
-        for tool in usable(name, used, &mut warnings) {
+        for tool in usable(name, used, &self.definitions, &mut warnings) {
             let rule = &tool.names.rule;
             if !self.policy.gives(rule) {
                 continue;
@@ -266,8 +266,14 @@ impl UsableTool {
     }
 }
 
-/// Returns the usable tools; the others become warnings.
-fn usable(server: &str, tools: Vec<RemoteTool>, warnings: &mut Vec<String>) -> Vec<UsableTool> {
+/// Returns the usable tools, whose names are not those of `earlier` ones; the others become
+/// warnings.
+fn usable(
+    server: &str,
+    tools: Vec<RemoteTool>,
+    earlier: &[ToolDefinition],
+    warnings: &mut Vec<String>,
+) -> Vec<UsableTool> {
     let mut leave_out = |name: &str, why: &str| {
         let shown: String = name.chars().take(80).collect();
         let why = one_line(why, MAX_REASON);
@@ -283,13 +289,15 @@ fn usable(server: &str, tools: Vec<RemoteTool>, warnings: &mut Vec<String>) -> V
     }
     let collides = |at: usize| {
         let mut others = usable.iter().enumerate().filter(|(other, _)| *other != at);
-        others.any(|(_, other)| other.names.collides_with(&usable[at].names))
+        others.any(|(_, other)| other.names.collides_with(&usable[at].names.model))
     };
     let collisions: Vec<bool> = (0..usable.len()).map(collides).collect();
     let mut kept = Vec::new();
     for (tool, collides) in usable.into_iter().zip(collisions) {
         if collides {
             leave_out(&tool.remote_name, "another one has the same name");
+        } else if earlier.iter().any(|other| tool.names.collides_with(&other.name)) {
+            leave_out(&tool.remote_name, "one of another server has the same name");
         } else {
             kept.push(tool);
         }

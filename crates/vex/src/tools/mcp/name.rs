@@ -8,8 +8,9 @@ const MAX_MODEL_NAME: usize = 64;
 /// The maximum length of the name of a server, in bytes.
 const MAX_SERVER_NAME: usize = 32;
 
-/// Checks the name of a server in the settings. Names of different servers never lead to the same
-/// names of tools.
+/// Checks the name of a server in the settings. It has no `.`, so that the names of tools in rules
+/// are those of one server; a model could still take the tools of `git-hub` and `git_hub` for each
+/// other.
 ///
 /// # Errors
 /// With the rule that it breaks.
@@ -55,9 +56,9 @@ impl ToolNames {
         })
     }
 
-    /// Returns whether a model could take one for the other.
-    pub(super) fn collides_with(&self, other: &Self) -> bool {
-        tool_name(&self.model) == tool_name(&other.model)
+    /// Returns whether a model could take one for the other, which has this name in requests.
+    pub(super) fn collides_with(&self, other_model: &str) -> bool {
+        tool_name(&self.model) == tool_name(other_model)
     }
 }
 
@@ -72,8 +73,8 @@ mod tests {
         assert_eq!(names.model, "mcp__tickets__issues_get_one");
         let similar =
             ["issues/get_one", "issues_getOne"].map(|tool| ToolNames::new("tickets", tool).unwrap());
-        assert!(similar.iter().all(|other| names.collides_with(other)));
-        assert!(!names.collides_with(&ToolNames::new("ticket", "s__issues_get_one").unwrap()));
+        assert!(similar.iter().all(|other| names.collides_with(&other.model)));
+        assert!(!names.collides_with("mcp__ticket__s__issues_get_one"));
         for tool in ["", "a b", "a\u{202e}b", "é", "a(b)", "a*", &"a".repeat(60)] {
             assert!(ToolNames::new("tickets", tool).is_err(), "{tool:?}");
         }
