@@ -127,7 +127,7 @@ fn server_that_does_not_start_is_an_error() {
         "command: [sh, -c, 'echo \"token $TOKEN is wrong\" >&2; exit 3'], secrets: [TOKEN], tools: [a]";
     let message = failure(script);
     assert!(
-        message.contains("it ended with exit code 3; its last message: token [REDACTED"),
+        message.contains("it ended with exit code 3; its last message: \"token [REDACTED"),
         "{message}"
     );
     let message = failure(&format!("{}, startup_timeout: 1s, tools: [a]", fake("never")));

@@ -29,8 +29,11 @@ use tokio::time::timeout;
 
 use self::discovery::CheckedDiscovery;
 use self::requests::BoundedRequests;
+use super::pipes::quoted;
 use super::schema::MAX_SCHEMA;
 use crate::net::plain_client;
+use crate::redact::redact;
+use crate::skills::text::one_line;
 
 /// The maximum number of tools of a server.
 const MAX_TOOLS: usize = 128;
@@ -237,6 +240,7 @@ impl Client {
             }
             None => "unknown protocol".to_owned(),
         };
+        let description = one_line(&redact(&description), MAX_NAME);
         let client = Self { service, description };
         client.watch_tools(notices).await;
         Ok(client)
@@ -276,7 +280,8 @@ impl Client {
         for _ in 0..MAX_PAGES {
             let params = PaginatedRequestParams::default().with_cursor(cursor.clone());
             let page = self.service.list_tools(Some(params)).await;
-            let page = page.map_err(|error| format!("it does not list its tools: {error}"))?;
+            let page = page
+                .map_err(|error| format!("it does not list its tools: {}", quoted(&service_error(error))))?;
             for tool in page.tools {
                 if list.tools.len() == MAX_TOOLS {
                     list.cut = Some(format!("only its first {MAX_TOOLS} tools are used"));
@@ -310,9 +315,10 @@ impl Client {
             Err(ServiceError::TransportClosed | ServiceError::Cancelled { .. }) => {
                 Err(CallError::Closed(None))
             }
-            Err(ServiceError::TransportSend(error)) => Err(CallError::Closed(Some(innermost(&*error.error)))),
-            Err(ServiceError::McpError(error)) => Err(CallError::Refused(error.message.into_owned())),
-            Err(error) => Err(CallError::Refused(error.to_string())),
+            Err(ServiceError::TransportSend(error)) => {
+                Err(CallError::Closed(Some(quoted(&innermost(&*error.error)))))
+            }
+            Err(error) => Err(CallError::Refused(service_error(error))),
         }
     }
 
@@ -327,17 +333,25 @@ impl Client {
     }
 }
 
+/// Returns why a request has no result: the message of the server, if it sent one.
+fn service_error(error: ServiceError) -> String {
+    match error {
+        ServiceError::McpError(error) => error.message.into_owned(),
+        error => error.to_string(),
+    }
+}
+
 /// Returns why a connection cannot be opened, without names of types.
 fn startup_error(error: ClientInitializeError) -> String {
     let text = match error {
         ClientInitializeError::TransportError { error, .. } => innermost(&*error.error),
         ClientInitializeError::JsonRpcError(error) => error.message.into_owned(),
-        ClientInitializeError::ConnectionClosed(_) => "it closed the connection".to_owned(),
-        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => startup_error(*fallback),
+        ClientInitializeError::ConnectionClosed(_) => return "it closed the connection".to_owned(),
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => return startup_error(*fallback),
         error => error.to_string(),
     };
     // It may contain anything that the server sent.
-    text.chars().take(300).collect()
+    quoted(&text)
 }
 
 /// Returns the innermost cause, which is the most specific one.

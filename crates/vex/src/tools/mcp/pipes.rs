@@ -7,10 +7,19 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
+use crate::redact::redact;
+use crate::skills::text::one_line;
+
 /// The maximum length of a message of a server, in bytes. A longer one ends the connection.
 pub(super) const MAX_MESSAGE: usize = 8 * 1024 * 1024;
 /// How much of its standard error is kept, in bytes.
 const KEPT_ERRORS: usize = 2 * 1024;
+
+/// Returns text of a server in quotes: one line without secrets and control characters, cut to a
+/// readable length.
+pub(super) fn quoted(text: &str) -> String {
+    format!("\"{}\"", one_line(&redact(text), 200).replace('"', "'"))
+}
 
 /// Reads lines of a bounded length; a longer one is an error.
 pub(super) struct BoundedLines<R> {
@@ -82,12 +91,12 @@ impl ErrorTail {
         }
     }
 
-    /// Returns its last line that is not empty, cut to a readable length.
+    /// Returns its last line that is not empty, in quotes.
     pub(super) fn last_line(&self) -> Option<String> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(&kept);
         let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty())?;
-        Some(line.chars().take(300).collect())
+        Some(quoted(line))
     }
 }
 
@@ -122,7 +131,7 @@ mod tests {
         let tail = ErrorTail::default();
         let flood = format!("{}\nno such file: x\n\n", "y".repeat(1 << 20));
         runtime.block_on(tail.clone().fill(flood.as_bytes()));
-        assert_eq!(tail.last_line().unwrap(), "no such file: x");
+        assert_eq!(tail.last_line().unwrap(), "\"no such file: x\"");
         assert!(tail.0.lock().unwrap().len() <= KEPT_ERRORS);
     }
 }
