@@ -15,7 +15,12 @@ use crate::interrupt::Interrupt;
 use crate::provider::catalog::{self, process_env};
 use crate::provider::http::{list_models, probe};
 use crate::provider::open;
+use crate::redact::redact;
+use crate::skills::text::one_line;
 use crate::tools::{McpServerConfig, Permission, Root, ServerTool, Toolbox};
+
+/// The maximum length of a message with text of an MCP server, in characters.
+const MAX_MESSAGE: usize = 500;
 
 /// `vex doctor`
 #[derive(Debug, Args)]
@@ -57,10 +62,15 @@ impl Finding {
         Self {
             check,
             level,
-            message: message.into(),
+            message: redact(&message.into()).into_owned(),
             hint: None,
             tools: Vec::new(),
         }
+    }
+
+    /// Creates a finding with text of an MCP server, which is data: one line, and cut.
+    fn of_server(level: Level, message: &str) -> Self {
+        Self::new("mcp", level, one_line(&redact(message), MAX_MESSAGE))
     }
 
     fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -118,7 +128,7 @@ fn text(findings: &[Finding]) -> String {
             text += &format!("         {:9} {mark}  {}\n", "", tool.name);
         }
     }
-    crate::redact::redact(&text).into_owned()
+    redact(&text).into_owned()
 }
 
 fn settings(loaded: &LoadedConfig) -> Vec<Finding> {
@@ -209,10 +219,10 @@ fn mcp_servers(tools: &mut Toolbox, settings: &Settings) -> Vec<Finding> {
                 let message = format!("{name}: {} tools ({})", server.tools.len(), server.description);
                 findings.push(Finding {
                     tools: server.tools,
-                    ..Finding::new("mcp", Level::Ok, message)
+                    ..Finding::of_server(Level::Ok, &message)
                 });
                 let warning =
-                    |warning: &String| Finding::new("mcp", Level::Warning, format!("{name}: {warning}"));
+                    |warning: &String| Finding::of_server(Level::Warning, &format!("{name}: {warning}"));
                 findings.extend(server.warnings.iter().map(warning));
             }
             Err(error) => {
@@ -221,10 +231,9 @@ fn mcp_servers(tools: &mut Toolbox, settings: &Settings) -> Vec<Finding> {
                 } else {
                     Level::Warning
                 };
-                findings.push(Finding::new(
-                    "mcp",
+                findings.push(Finding::of_server(
                     level,
-                    format!("{name} does not start: {error}"),
+                    &format!("{name} does not start: {error}"),
                 ));
             }
         }

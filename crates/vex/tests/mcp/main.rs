@@ -230,6 +230,29 @@ fn doctor_lists_servers_and_their_tools() {
 }
 
 #[test]
+fn doctor_shows_text_of_servers_as_data() {
+    let server =
+        json!({"command": mcp_server(), "args": ["loud", "odd"], "env": {"API_TOKEN": "tok-1234567890"}});
+    let bench = Bench::with(server, &[]);
+    for (args, escaped) in [
+        (&[][..], "fake\\u{1b}[2J\\u{202e}"),
+        (&["--json"], "fake\\\\u{1b}[2J\\\\u{202e}"),
+    ] {
+        let mut command = bench.fixture.vex(&["doctor", "--mcp-config", "../mcp.json"]);
+        let output = command
+            .args(["--provider", "replay"])
+            .args(args)
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains(escaped), "{text}");
+        assert!(text.lines().all(|line| line.len() < 800), "{text}");
+        assert!(!text.contains("tok-1234567890"), "{text}");
+        assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text}");
+    }
+}
+
+#[test]
 fn settings_of_servers_have_an_origin_and_no_secret() {
     let bench = Bench::with(json!({"command": "file", "env": {"TOKEN": "s3cret-1"}}), &[]);
     std::fs::create_dir_all(bench.fixture.path("vex")).unwrap();
