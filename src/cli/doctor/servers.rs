@@ -146,6 +146,9 @@ impl Starts<'_> {
         if run.timed_out {
             return Err(format!("no answer within {}s", limits.timeout.as_secs()));
         }
+        if run.flooded {
+            return Err("the servers of the stage list too much: more than 1 MiB".to_owned());
+        }
         serde_json::from_slice(&run.stdout).map_err(|_| match read_tail(&stderr, STDERR_BYTES) {
             text if text.trim().is_empty() => format!("vex {}", describe_exit(&run.exit)),
             text => text,

@@ -163,8 +163,8 @@ impl Server {
             "ask",
             "change",
             "cancelled",
-            "fork",
             "flood",
+            "fork",
         ] {
             tools.push(tool(name, "", &json!({})));
         }

@@ -75,8 +75,8 @@ fn servers_are_started_once_and_their_tools_listed() {
     assert_eq!(code, 0, "{checks:?}");
     assert_eq!(
         text(&checks[0], "message"),
-        "s (protocol 2025-11-25, fake 1) has 11 tools; agents may call: echo; \
-         not: env, big, fail, die, hang, image, ask, change, cancelled, fork"
+        "s (protocol 2025-11-25, fake 1) has 12 tools; agents may call: echo; \
+         not: env, big, fail, die, hang, image, ask, change, cancelled, flood, fork"
     );
     assert_eq!(checks[0]["tools"][0], json!({"name": "echo", "permitted": true}));
     assert_eq!(checks[0]["tools"][1], json!({"name": "env", "permitted": false}));
@@ -91,6 +91,18 @@ fn servers_are_started_once_and_their_tools_listed() {
         );
     }
     assert_eq!(env.read("started"), "start\n");
+}
+
+#[test]
+fn tool_with_a_name_of_megabytes_hides_no_other() {
+    let env = test_env();
+    workflow(&env, CODEX, &format!("{}, tools: [echo]", fake("many")));
+    let (code, checks) = doctor(&env, &[]);
+    assert_eq!((code, checks.len()), (0, 1), "{checks:?}");
+    let tools = checks[0]["tools"].as_array().unwrap();
+    assert_eq!(tools[0], json!({"name": "echo", "permitted": true}));
+    let lengths = tools.iter().map(|tool| text(tool, "name").chars().count());
+    assert_eq!((tools.len(), lengths.max()), (33, Some(80)));
 }
 
 #[test]

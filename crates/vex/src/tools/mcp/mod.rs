@@ -37,6 +37,8 @@ use crate::net::unless_interrupted;
 use crate::redact::learn_keys;
 use crate::skills::text::one_line;
 
+/// The maximum length of a shown name, in characters.
+const MAX_SHOWN: usize = 80;
 /// The maximum length of the reason why a tool is left out, in characters.
 const MAX_REASON: usize = 300;
 
@@ -107,7 +109,11 @@ impl Toolbox {
             let listing = match outcome {
                 Ok((server, list)) => ServerListing::Listed {
                     description: server.description(),
-                    tools: list.tools.into_iter().map(|tool| tool.name).collect(),
+                    tools: list
+                        .tools
+                        .iter()
+                        .map(|tool| one_line(&tool.name, MAX_SHOWN))
+                        .collect(),
                     cut: list.cut,
                 },
                 Err(reason) => ServerListing::Failed(reason),
@@ -275,7 +281,7 @@ fn usable(
     warnings: &mut Vec<String>,
 ) -> Vec<UsableTool> {
     let mut leave_out = |name: &str, why: &str| {
-        let shown: String = name.chars().take(80).collect();
+        let shown: String = name.chars().take(MAX_SHOWN).collect();
         let why = one_line(why, MAX_REASON);
         warnings.push(format!("its tool {shown:?} is left out: {why}"));
     };
