@@ -252,7 +252,16 @@ impl CallRule {
 }
 
 /// Returns the name of an MCP tool in rules, `mcp.SERVER.TOOL`, for the name that models use.
-fn mcp_name(tool: &str) -> Option<String> {
+///
+/// # Examples
+///
+/// ```
+/// use vik_core::approval::mcp_name;
+///
+/// assert_eq!(mcp_name("mcp__tickets__list").as_deref(), Some("mcp.tickets.list"));
+/// assert_eq!(mcp_name("Bash"), None);
+/// ```
+pub fn mcp_name(tool: &str) -> Option<String> {
     let (server, tool) = tool.strip_prefix("mcp__")?.split_once("__")?;
     Some(format!("mcp.{server}.{tool}"))
 }

@@ -1,6 +1,7 @@
 //! Formats the input and the output of a tool as lines.
 
 use serde_json::{Map, Value};
+use vik_core::approval::mcp_name;
 use vik_core::event::{RawJson, ToolOutput};
 
 use super::body::{diff, is_diff, shortened, truncate_body};
@@ -57,7 +58,8 @@ impl ToolCall {
     pub(super) fn new(id: String, tool: String, input: Option<&RawJson<'_>>) -> Self {
         let mut call = Self {
             id,
-            tool,
+            // As rules and the files of the workflow name it, whatever the agent is.
+            tool: mcp_name(&tool).unwrap_or(tool),
             ..Self::default()
         };
         match input.map(RawJson::value) {
