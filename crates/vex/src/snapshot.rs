@@ -2,18 +2,20 @@
 //!
 //! The copy is a folder like the workspace, outside of it, so that people can recover files from
 //! what a killed run left. What git ignores, such as the output of a build, is neither copied nor
-//! restored, and neither are the objects of repositories, to which git only adds. Everything else
-//! is: files with their permissions, links, empty folders, nested repositories, and of each
-//! repository its branches, tags, stash, index, settings, and a merge that is under way.
+//! restored. Everything else is: files with their permissions, links, empty folders, nested
+//! repositories, and of each repository its branches, tags, stash, index, settings, and a merge that
+//! is under way. The objects of repositories get a second name in the copy, as git never changes
+//! one.
 
 mod differences;
+mod objects;
 mod outside;
 mod present;
 
 #[cfg(test)]
 mod tests;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -27,13 +29,19 @@ use nix::fcntl::{Flock, FlockArg};
 use sha2::{Digest as _, Sha256};
 
 use self::differences::Difference;
+use self::objects::Objects;
 use self::outside::OutsideRepository;
-use self::present::{Entry, Stat};
+use self::present::{Entry, Listing, Stat};
+use crate::interrupt::Interrupt;
 
 /// The maximum number of files that are copied.
 const MAX_FILES: u64 = 200_000;
 /// The maximum size of all copied files, in bytes.
 const MAX_BYTES: u64 = 4 * 1024 * 1024 * 1024;
+/// The extension of a copy that is being made.
+const INCOMPLETE: &str = "incomplete";
+/// The name of the files with rules about ignored files.
+const RULES: &str = ".gitignore";
 /// How long the copy of a killed run stays.
 const KEPT_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 
@@ -46,6 +54,11 @@ pub enum SnapshotError {
         "the workspace is too large to keep a copy of it: git ignores all but more than {MAX_FILES} files or 4 GiB"
     )]
     TooLarge,
+    /// A copy in the workspace would be a part of it.
+    #[error("cannot keep the files of the workspace: {place}, where vex keeps its state, is inside of it", place = place.display())]
+    Inside { place: PathBuf },
+    #[error("interrupted")]
+    Interrupted,
     /// The objects of a repository are gone, so that its branches cannot be restored.
     #[error("no file was restored: the repository {path} was moved or replaced", path = path.display())]
     Replaced { path: PathBuf },
@@ -71,11 +84,15 @@ pub struct Snapshot {
     store: PathBuf,
     /// Locked while the run lives.
     _lock: Flock<File>,
+    /// Whether the copy stays when this is dropped.
+    is_left: Cell<bool>,
+    /// The permission bits of the folders. Those of their copies let all copies be read.
+    folders: HashMap<PathBuf, u32>,
     /// The present files that are known to equal their copies.
     equal: RefCell<HashMap<PathBuf, Stat>>,
-    /// The object folders of the repositories in the workspace.
-    objects: Vec<(PathBuf, Stat)>,
-    /// What cannot be copied, such as sockets.
+    /// The objects of the repositories in the workspace.
+    objects: Vec<Objects>,
+    /// What cannot be copied, such as sockets and folders that cannot be read.
     others: BTreeSet<PathBuf>,
     outside: Option<OutsideRepository>,
 }
@@ -86,42 +103,71 @@ impl Snapshot {
     /// below `place`.
     ///
     /// # Errors
-    /// When a file cannot be read or copied, or the workspace is too large.
-    pub fn take(root: &Path, place: &Path) -> Result<(Self, Vec<PathBuf>), SnapshotError> {
+    /// When a file cannot be read or copied, the workspace is too large, `place` is in it, or the
+    /// run is interrupted.
+    pub fn take(
+        root: &Path,
+        place: &Path,
+        interrupt: &Interrupt,
+    ) -> Result<(Self, Vec<PathBuf>), SnapshotError> {
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true).mode(0o700);
         builder.create(place).map_err(at(place))?;
-        let left = leftovers(root, place).map_err(at(place))?;
+        let place = place.canonicalize().map_err(at(place))?;
+        let root = root.canonicalize().map_err(at(root))?;
+        if place.starts_with(&root) {
+            return Err(SnapshotError::Inside { place });
+        }
+        let left = leftovers(&root, &place).map_err(at(&place))?;
         let store = place.join(uuid::Uuid::now_v7().to_string());
-        let lock = lock(root, &store).map_err(at(&store))?;
+        let lock = lock(&root, &store).map_err(at(&store))?;
+        let outside = OutsideRepository::of(&root)?;
         let mut snapshot = Self {
-            root: root.to_owned(),
-            store,
+            root,
+            store: store.with_extension(INCOMPLETE),
             _lock: lock,
+            is_left: Cell::new(false),
+            folders: HashMap::new(),
             equal: RefCell::default(),
             objects: Vec::new(),
             others: BTreeSet::new(),
-            outside: OutsideRepository::of(root)?,
+            outside,
         };
         builder.create(&snapshot.store).map_err(at(&snapshot.store))?;
-        snapshot.copy_all()?;
+        snapshot.copy_all(interrupt)?;
+        fs::rename(&snapshot.store, &store).map_err(at(&store))?;
+        snapshot.store = store;
         Ok((snapshot, left))
     }
 
-    fn copy_all(&mut self) -> Result<(), SnapshotError> {
+    /// Returns how the workspace is listed.
+    fn listing(&self) -> Listing<'_> {
+        Listing {
+            root: &self.root,
+            has_rules_above: self.outside.as_ref().is_some_and(|outside| outside.is_above),
+        }
+    }
+
+    fn copy_all(&mut self, interrupt: &Interrupt) -> Result<(), SnapshotError> {
         let (mut files, mut bytes) = (0, 0);
-        let mut folders = Vec::new();
-        for path in present::paths(&self.root) {
+        for path in self.listing().with_repositories() {
+            if interrupt.is_set() {
+                return Err(SnapshotError::Interrupted);
+            }
             let (from, to) = (self.root.join(&path), self.store.join(&path));
             // Something may have removed it meanwhile.
             let Some((entry, stat)) = Entry::of(&from).map_err(at(&from))? else {
                 continue;
             };
             match entry {
-                Entry::Folder { .. } if differences::holds_objects(&path) => self.objects.push((path, stat)),
+                Entry::Folder { .. } if differences::holds_objects(&path) => {
+                    self.objects
+                        .push(Objects::keep(path, &from, &to).map_err(at(&from))?);
+                }
+                Entry::Folder { .. } if fs::read_dir(&from).is_err() => _ = self.others.insert(path),
                 Entry::Folder { mode } => {
                     fs::create_dir_all(&to).map_err(at(&to))?;
-                    folders.push((to, mode));
+                    self.folders.insert(path, mode);
                 }
                 Entry::Link { target } => symlink(target, &to).map_err(at(&to))?,
                 Entry::File { .. } => {
@@ -135,11 +181,13 @@ impl Snapshot {
                 Entry::Other => _ = self.others.insert(path),
             }
         }
-        // Last, since nothing can be created in some of them.
-        for (folder, mode) in folders.into_iter().rev() {
-            set_mode(&folder, mode)?;
-        }
         Ok(())
+    }
+
+    /// Lets the copy stay after the end of the run, and returns its path.
+    pub fn leave(&self) -> &Path {
+        self.is_left.set(true);
+        &self.store
     }
 
     /// Returns a digest of the state of the present files and of the branches.
@@ -186,32 +234,48 @@ impl Snapshot {
     /// When a repository was replaced, of which nothing is restored then, or when a file cannot be
     /// written; some files may be restored then.
     pub fn restore(&self) -> Result<(), SnapshotError> {
-        for (path, stat) in &self.objects {
-            if !present::is_same_folder(&self.root, path, stat).map_err(at(path))? {
-                let path = path.parent().unwrap_or(path).to_owned();
+        for objects in &self.objects {
+            if !objects.can_return(&self.root).map_err(at(&objects.path))? {
+                let path = objects.path.parent().unwrap_or(&objects.path).to_owned();
                 return Err(SnapshotError::Replaced { path });
             }
         }
-        // The folders in which something is written, with their present permissions at the end.
-        let mut touched = BTreeSet::new();
-        for difference in self.changed()? {
-            self.open_parent(&difference.path, &mut touched)?;
-            self.write(&difference)?;
-            if matches!(difference.kept, Entry::Folder { .. }) {
-                touched.insert(difference.path);
+        let mut folders: Vec<_> = self.folders.iter().collect();
+        folders.sort();
+        // Those that the owner must be able to use meanwhile, from the outermost.
+        for (path, _) in &folders {
+            let full = self.root.join(path);
+            match Entry::of(&full).map_err(at(&full))? {
+                Some((Entry::Folder { mode }, _)) => set_mode(&full, mode, mode | 0o700)?,
+                // A link in its place would lead elsewhere.
+                _ => {
+                    remove(&full)?;
+                    fs::create_dir(&full).map_err(at(&full))?;
+                }
             }
         }
-        // An added rule could hide added files.
-        let is_rule = |path: &PathBuf| path.file_name() == Some(OsStr::new(".gitignore"));
-        let rules: Vec<_> = self.added()?.into_iter().filter(is_rule).collect();
-        for path in rules.into_iter().chain(self.added()?) {
-            self.open_parent(&path, &mut touched)?;
+        for difference in self.changed()? {
+            self.write(&difference)?;
+        }
+        for objects in &self.objects {
+            objects
+                .restore(&self.root, &self.store)
+                .map_err(at(&objects.path))?;
+        }
+        // An added rule could hide added files, and itself.
+        for folder in std::iter::once(Path::new("")).chain(folders.iter().map(|(path, _)| path.as_path())) {
+            let rules = folder.join(RULES);
+            if !self.is_kept(&rules) && !differences::is_in_repository(&rules) {
+                remove(&self.root.join(rules))?;
+            }
+        }
+        for path in self.added()? {
             remove(&self.root.join(path))?;
         }
-        for path in touched.into_iter().rev() {
-            let copy = self.store.join(&path);
-            if let Some((Entry::Folder { mode }, _)) = Entry::of(&copy).map_err(at(&copy))? {
-                set_mode(&self.root.join(&path), mode)?;
+        for (path, mode) in folders.into_iter().rev() {
+            let full = self.root.join(path);
+            if let Some((Entry::Folder { mode: now }, _)) = Entry::of(&full).map_err(at(&full))? {
+                set_mode(&full, now, *mode)?;
             }
         }
         match &self.outside {
@@ -220,27 +284,12 @@ impl Snapshot {
         }
     }
 
-    /// Lets the folder of an entry be written to, and notes it.
-    fn open_parent(&self, path: &Path, touched: &mut BTreeSet<PathBuf>) -> Result<(), SnapshotError> {
-        let folder = path.parent().unwrap_or(Path::new(""));
-        if folder != Path::new("") && touched.insert(folder.to_owned()) {
-            let full = self.root.join(folder);
-            if let Some((Entry::Folder { mode }, _)) = Entry::of(&full).map_err(at(&full))? {
-                set_mode(&full, mode | 0o700)?;
-            }
-        }
-        Ok(())
-    }
-
     /// Writes one entry as it was. Its folder is restored already.
     fn write(&self, difference: &Difference) -> Result<(), SnapshotError> {
         let path = self.root.join(&difference.path);
         match (&difference.kept, &difference.now) {
-            (Entry::Folder { mode }, Some(Entry::Folder { .. })) => set_mode(&path, mode | 0o700),
-            (Entry::Folder { .. }, _) => {
-                remove(&path)?;
-                fs::create_dir(&path).map_err(at(&path))
-            }
+            // They are there already.
+            (Entry::Folder { .. }, _) => Ok(()),
             (Entry::Link { target }, _) => {
                 remove(&path)?;
                 symlink(target, &path).map_err(at(&path))
@@ -265,12 +314,19 @@ impl Snapshot {
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        let _ = remove(&self.store);
-        let _ = fs::remove_file(lock_of(&self.store));
+        if !self.is_left.get() {
+            let _ = remove(&self.store);
+            let _ = fs::remove_file(lock_of(&self.store));
+        }
     }
 }
 
-fn set_mode(path: &Path, mode: u32) -> Result<(), SnapshotError> {
+/// Changes permissions, if they are not as they should be. Those of what belongs to others cannot
+/// be.
+fn set_mode(path: &Path, now: u32, mode: u32) -> Result<(), SnapshotError> {
+    if now == mode {
+        return Ok(());
+    }
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(at(path))
 }
 
@@ -328,12 +384,15 @@ fn leftovers(root: &Path, place: &Path) -> io::Result<Vec<PathBuf>> {
             continue;
         };
         let store = path.with_extension("");
+        let _ = remove(&store.with_extension(INCOMPLETE));
         // Another run may have removed both between the opening and the lock.
         let Ok(of) = fs::read(&path) else { continue };
         if SystemTime::now().duration_since(written).unwrap_or_default() > KEPT_FOR {
             let _ = remove(&store);
             let _ = fs::remove_file(&path);
-        } else if of == root.as_os_str().as_bytes() && store.is_dir() {
+        } else if !store.is_dir() {
+            let _ = fs::remove_file(&path);
+        } else if of == root.as_os_str().as_bytes() {
             left.push(store);
         }
     }

@@ -120,7 +120,7 @@ impl Agent<'_> {
         let root = self.run.tools.root().path();
         self.run.tools.stop_background_commands();
         let taken = match &self.run.settings.snapshots {
-            Some(place) => Snapshot::take(root, place).map_err(|error| error.to_string()),
+            Some(place) => Snapshot::take(root, place, self.run.interrupt).map_err(|error| error.to_string()),
             None => Err("there is no folder for the files of the workspace: set HOME or VEX_HOME".to_owned()),
         };
         match taken {
@@ -131,6 +131,7 @@ impl Agent<'_> {
                     self.run.journal.warning(&format!("{text} {}", copy.display()));
                 }
             }
+            Err(_) if self.run.interrupt.is_set() => return ControlFlow::Break(self.interrupted()),
             Err(error) if has_tries => {
                 return ControlFlow::Break(Ending::failed(ExitReason::Config, error));
             }
@@ -259,7 +260,9 @@ impl Agent<'_> {
         // They may hold ports, and would write files during or after it.
         self.run.tools.stop_background_commands();
         if let Err(error) = snapshot.restore() {
-            return ControlFlow::Break(Ending::failed(ExitReason::Failed, error.to_string()));
+            let copy = snapshot.leave().display();
+            let message = format!("{error}; the files as they were at first are in {copy}");
+            return ControlFlow::Break(Ending::failed(ExitReason::Failed, message));
         }
         self.last_check.clone_from(&self.samples.first_check);
         self.run

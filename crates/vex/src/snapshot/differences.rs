@@ -37,9 +37,15 @@ impl Snapshot {
         for name in self.kept_names(folder)? {
             let path = folder.join(name);
             let (copy, full) = (self.store.join(&path), self.root.join(&path));
-            let Some((kept, _)) = Entry::of(&copy).map_err(at(&copy))? else {
+            if holds_objects(&path) {
+                continue;
+            }
+            let Some((mut kept, _)) = Entry::of(&copy).map_err(at(&copy))? else {
                 continue;
             };
+            if let (Entry::Folder { mode }, Some(own)) = (&mut kept, self.folders.get(&path)) {
+                *mode = *own;
+            }
             let now = if is_there {
                 Entry::of(&full).map_err(at(&full))?
             } else {
@@ -86,12 +92,16 @@ impl Snapshot {
             .collect()
     }
 
+    /// Returns whether there is a copy of a path, or there was something that cannot be copied.
+    pub(super) fn is_kept(&self, path: &Path) -> bool {
+        self.store.join(path).symlink_metadata().is_ok()
+            || path.ancestors().any(|folder| self.others.contains(folder))
+    }
+
     /// Returns what was added and is not ignored: the outermost paths.
     pub(super) fn added(&self) -> Result<Vec<PathBuf>, SnapshotError> {
-        let is_kept =
-            |path: &PathBuf| self.others.contains(path) || self.store.join(path).symlink_metadata().is_ok();
-        let mut added = present::not_ignored(&self.root);
-        added.retain(|path| !is_kept(path));
+        let mut added = self.listing().not_ignored();
+        added.retain(|path| !self.is_kept(path));
         self.add_new_of_git(Path::new(""), false, &mut added)?;
         let mut outermost: Vec<PathBuf> = Vec::new();
         for path in added {
@@ -119,7 +129,7 @@ impl Snapshot {
             for entry in fs::read_dir(&full).map_err(at(&full))? {
                 let name = entry.map_err(at(&full))?.file_name();
                 let path = folder.join(&name);
-                if !kept.contains(&name) && !holds_objects(&path) && !self.others.contains(&path) {
+                if !holds_objects(&path) && !self.is_kept(&path) {
                     added.insert(path);
                 }
             }
@@ -128,6 +138,9 @@ impl Snapshot {
         }
         for name in kept {
             let path = folder.join(&name);
+            if holds_objects(&path) {
+                continue;
+            }
             let is_folder = self.store.join(&path).symlink_metadata();
             if is_folder.is_ok_and(|found| found.is_dir()) {
                 self.add_new_of_git(&path, in_git || name == ".git", added)?;
@@ -142,6 +155,11 @@ fn in_repository(path: &Path) -> Option<Vec<&OsStr>> {
     let parts: Vec<&OsStr> = path.components().map(Component::as_os_str).collect();
     let repository = parts.iter().position(|part| *part == ".git")?;
     Some(parts[repository + 1..].to_vec())
+}
+
+/// Returns whether a path is inside of a repository's own folder.
+pub(super) fn is_in_repository(path: &Path) -> bool {
+    in_repository(path).is_some()
 }
 
 /// Returns whether a path is the folder of the objects of a repository.

@@ -18,6 +18,8 @@ const HEAD: [&str; 4] = ["rev-parse", "--verify", "--quiet", "HEAD^{commit}"];
 pub(super) struct OutsideRepository {
     /// Its folder. git is never asked for it again, since the workspace could name another one.
     folder: PathBuf,
+    /// Whether its work tree contains the workspace as a folder.
+    pub(super) is_above: bool,
     /// The branch, unless HEAD is detached.
     branch: Option<String>,
     /// The commit; `None` on a branch without one.
@@ -42,7 +44,9 @@ impl OutsideRepository {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             read => Some(read.map_err(at(&folder))?),
         };
+        let prefix = output(git::command(&root).args(["rev-parse", "--show-prefix"]));
         let mut found = Self {
+            is_above: prefix.is_some_and(|prefix| !prefix.is_empty()),
             branch: None,
             head: None,
             index,

@@ -7,10 +7,10 @@ use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use ignore::WalkBuilder;
 
+use super::RULES;
 use super::differences::holds_objects;
 use crate::git;
 
@@ -35,23 +35,20 @@ pub(super) enum Entry {
 /// What shows whether a file was written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stat {
-    identity: Identity,
+    /// The device and the number on it.
+    place: (u64, u64),
     size: u64,
     mode: u32,
     modified: (i64, i64),
     changed: (i64, i64),
 }
 
-/// What two files or folders cannot share: a number is used again after a removal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Identity {
-    device: u64,
-    number: u64,
-    /// `None` where the file system does not record it.
-    created: Option<SystemTime>,
-}
-
 impl Stat {
+    /// Returns the device and the number on it.
+    pub(super) fn place(&self) -> (u64, u64) {
+        self.place
+    }
+
     /// Returns the size in bytes.
     pub(super) fn size(&self) -> u64 {
         self.size
@@ -74,11 +71,7 @@ impl Entry {
             Err(error) => return Err(error),
         };
         let stat = Stat {
-            identity: Identity {
-                device: found.dev(),
-                number: found.ino(),
-                created: found.created().ok(),
-            },
+            place: (found.dev(), found.ino()),
             size: found.size(),
             mode: found.mode(),
             modified: (found.mtime(), found.mtime_nsec()),
@@ -99,43 +92,13 @@ impl Entry {
     }
 }
 
-/// Returns whether a folder of the workspace is still the same one, and not behind a link.
-pub(super) fn is_same_folder(root: &Path, path: &Path, stat: &Stat) -> io::Result<bool> {
+/// Returns whether a path leads to a folder, and not behind a link.
+pub(super) fn is_real_folder(root: &Path, path: &Path) -> bool {
     let mut full = root.to_owned();
-    let mut last = None;
-    for part in path {
+    path.iter().all(|part| {
         full.push(part);
-        match Entry::of(&full)? {
-            Some((Entry::Folder { .. }, found)) => last = Some(found.identity),
-            _ => return Ok(false),
-        }
-    }
-    Ok(last == Some(stat.identity))
-}
-
-/// Returns the paths in the workspace, relative to it, each folder before what is in it: without
-/// what git ignores, but with what it tracks all the same, and with repositories. Of the objects of
-/// a repository, only the folder is among them.
-pub(super) fn paths(root: &Path) -> BTreeSet<PathBuf> {
-    let mut all = not_ignored(root);
-    for path in tracked(root) {
-        if exists(&root.join(&path)) {
-            let folders = path.ancestors().filter(|folder| *folder != Path::new(""));
-            all.extend(folders.map(Path::to_owned));
-        }
-    }
-    let folders: Vec<PathBuf> = all
-        .iter()
-        .filter(|path| is_folder(&root.join(path)))
-        .cloned()
-        .collect();
-    for folder in std::iter::once(PathBuf::new()).chain(folders) {
-        let repository = folder.join(".git");
-        if exists(&root.join(&repository)) {
-            all.extend(below(root, repository));
-        }
-    }
-    all
+        is_folder(&full)
+    })
 }
 
 fn exists(path: &Path) -> bool {
@@ -146,31 +109,82 @@ fn is_folder(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|found| found.is_dir())
 }
 
-/// Returns the paths that git does not ignore, without repositories.
-pub(super) fn not_ignored(root: &Path) -> BTreeSet<PathBuf> {
-    let walk = WalkBuilder::new(root)
-        .hidden(false)
-        .ignore(false)
-        .git_global(false)
-        .require_git(false)
-        .filter_entry(|entry| entry.file_name() != ".git")
-        .build();
-    // What cannot be read is left out, like what vanishes meanwhile.
-    walk.flatten()
-        .filter_map(|entry| Some(entry.path().strip_prefix(root).ok()?.to_owned()))
-        .filter(|path| path != Path::new(""))
-        .collect()
+/// Lists the paths in a workspace, relative to it. What cannot be read is left out, like what
+/// vanishes meanwhile.
+#[derive(Clone, Copy)]
+pub(super) struct Listing<'a> {
+    pub(super) root: &'a Path,
+    /// Whether the rules of the folders above the workspace apply to it.
+    pub(super) has_rules_above: bool,
 }
 
-/// Returns the files that git tracks.
-fn tracked(root: &Path) -> Vec<PathBuf> {
-    let listed = git::command(root).args(["ls-files", "-z"]).output();
-    let names = listed.map(|output| output.stdout).unwrap_or_default();
-    names
-        .split(|byte| *byte == 0)
-        .filter(|name| !name.is_empty())
-        .map(|name| PathBuf::from(OsString::from_vec(name.to_vec())))
-        .collect()
+impl Listing<'_> {
+    /// Returns what git does not ignore or tracks, with rules about ignored files, and with
+    /// repositories. Of the objects of a repository, only the folder is among them.
+    pub(super) fn with_repositories(self) -> BTreeSet<PathBuf> {
+        let mut all = self.not_ignored();
+        for folder in self.folders(&all) {
+            let rules = folder.join(RULES);
+            if exists(&self.root.join(&rules)) {
+                all.insert(rules);
+            }
+            let repository = folder.join(".git");
+            if exists(&self.root.join(&repository)) {
+                all.extend(below(self.root, repository));
+            }
+        }
+        all
+    }
+
+    /// Returns what git does not ignore or tracks, without repositories. Each folder comes before
+    /// its content.
+    pub(super) fn not_ignored(self) -> BTreeSet<PathBuf> {
+        let walk = WalkBuilder::new(self.root)
+            .hidden(false)
+            .ignore(false)
+            .git_global(false)
+            .require_git(false)
+            .parents(self.has_rules_above)
+            .filter_entry(|entry| entry.file_name() != ".git")
+            .build();
+        let mut all: BTreeSet<PathBuf> = walk
+            .flatten()
+            .filter_map(|entry| Some(entry.path().strip_prefix(self.root).ok()?.to_owned()))
+            .filter(|path| path != Path::new(""))
+            .collect();
+        for folder in self.folders(&all) {
+            let is_first = folder == Path::new("");
+            if is_first || exists(&self.root.join(&folder).join(".git")) {
+                self.add_known_to_git(&folder, &mut all);
+            }
+        }
+        all
+    }
+
+    /// Returns the folders among these paths, with the workspace itself.
+    fn folders(self, paths: &BTreeSet<PathBuf>) -> Vec<PathBuf> {
+        let folders = paths.iter().filter(|path| is_folder(&self.root.join(path)));
+        std::iter::once(PathBuf::new()).chain(folders.cloned()).collect()
+    }
+
+    /// Adds the files that git tracks or does not ignore: it tracks ignored files too, and reads
+    /// some rules in another way.
+    fn add_known_to_git(self, folder: &Path, all: &mut BTreeSet<PathBuf>) {
+        let listed = git::command(&self.root.join(folder))
+            .args(["-c", "core.excludesFile=/dev/null"])
+            .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+            .output();
+        let names = listed.map(|output| output.stdout).unwrap_or_default();
+        for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+            let name = OsString::from_vec(name.to_vec());
+            let path = folder.join(Path::new(&name));
+            let above = path.parent().unwrap_or(Path::new(""));
+            if exists(&self.root.join(&path)) && is_real_folder(self.root, above) {
+                let new = path.ancestors().take_while(|part| *part != folder);
+                all.extend(new.map(Path::to_owned));
+            }
+        }
+    }
 }
 
 /// Returns a path and everything below it, apart from objects of repositories.

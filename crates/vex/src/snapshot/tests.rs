@@ -38,9 +38,13 @@ impl Bench {
     }
 
     fn take(&self) -> Snapshot {
-        let (snapshot, left) = Snapshot::take(self.dir.path(), self.place.path()).unwrap();
+        let (snapshot, left) = self.try_take().unwrap();
         assert_eq!(left, Vec::<PathBuf>::new());
         snapshot
+    }
+
+    fn try_take(&self) -> Result<(Snapshot, Vec<PathBuf>), SnapshotError> {
+        Snapshot::take(self.dir.path(), self.place.path(), &Interrupt::new())
     }
 
     /// Returns everything in the workspace, apart from objects and what git writes when it is asked
@@ -86,6 +90,8 @@ fn files_links_folders_and_permissions_return() {
         "mkdir -p new/deep; echo n > 'new/n\\\"ä'; chmod 500 new",
         "rm a.txt; mkdir a.txt; echo x > a.txt/x",
         "rm link; ln -s key link; mkfifo pipe",
+        "chmod 600 lib",
+        "chmod 000 lib empty",
         "rm odd*",
     ] {
         bench.assert_undone(script);
@@ -200,7 +206,7 @@ fn submodule_returns() {
 }
 
 #[test]
-fn replaced_repository_is_refused_and_no_other_one_is_changed() {
+fn replaced_repository_returns_or_is_refused_and_no_other_one_is_changed() {
     let other = Bench::new(REPOSITORY);
     let before = other.listing();
     for script in [
@@ -210,9 +216,12 @@ fn replaced_repository_is_refused_and_no_other_one_is_changed() {
         "rm -rf .git/objects; mkdir .git/objects".to_owned(),
     ] {
         let bench = Bench::new(REPOSITORY);
-        let snapshot = bench.take();
-        bench.sh(&script);
-        bench.sh("echo x > a");
+        bench.assert_undone(&format!("{script}; echo x > a"));
+        bench.sh("git fsck --strict && git log");
+        // The objects may be on another file system.
+        let mut snapshot = bench.take();
+        snapshot.objects[0].is_linked = false;
+        bench.sh(&format!("{script}; echo x > a"));
         let after = bench.listing();
         let error = snapshot.restore().unwrap_err();
         assert_eq!(
@@ -236,7 +245,7 @@ fn linked_work_tree_returns_with_its_branch() {
     bench.sh("cd tree; echo 2 > a; git add a; echo 3 > b");
     let state = || bench.sh("cd tree; git status --porcelain -b; git rev-parse HEAD; cat a b");
     let before = state();
-    let (snapshot, _) = Snapshot::take(&tree, bench.place.path()).unwrap();
+    let (snapshot, _) = Snapshot::take(&tree, bench.place.path(), &Interrupt::new()).unwrap();
     let kept = snapshot.state().unwrap();
     bench.sh("cd tree; git -c user.name=n -c user.email=e@e commit -qam second; rm b; git checkout -q keep");
     assert_ne!(snapshot.state().unwrap(), kept);
@@ -259,10 +268,15 @@ fn copies_of_killed_runs_are_reported_and_kept_for_a_time() {
     bench.sh(&format!("cp -a {} {}", store.display(), killed.display()));
     fs::copy(lock_of(&store), lock_of(&killed)).unwrap();
     let elsewhere = tempfile::tempdir().unwrap();
-    let (_, left) = Snapshot::take(elsewhere.path(), bench.place.path()).unwrap();
+    let (_, left) = Snapshot::take(elsewhere.path(), bench.place.path(), &Interrupt::new()).unwrap();
     assert_eq!(left, Vec::<PathBuf>::new());
-    let (_, left) = Snapshot::take(bench.dir.path(), bench.place.path()).unwrap();
+    // One that was killed while it copied.
+    let half = bench.place.path().join("half");
+    fs::create_dir(half.with_extension(INCOMPLETE)).unwrap();
+    fs::copy(lock_of(&store), lock_of(&half)).unwrap();
+    let (_, left) = bench.try_take().unwrap();
     assert_eq!(left, std::slice::from_ref(&killed));
+    assert!(!half.with_extension(INCOMPLETE).exists() && !lock_of(&half).exists());
     assert_eq!(fs::read_to_string(killed.join("a")).unwrap(), "1\n");
     let old = SystemTime::now() - KEPT_FOR - Duration::from_secs(60);
     File::options()
@@ -271,7 +285,7 @@ fn copies_of_killed_runs_are_reported_and_kept_for_a_time() {
         .unwrap()
         .set_modified(old)
         .unwrap();
-    let (_, left) = Snapshot::take(bench.dir.path(), bench.place.path()).unwrap();
+    let (_, left) = bench.try_take().unwrap();
     assert_eq!(left, Vec::<PathBuf>::new());
     assert!(!killed.exists());
     assert_eq!(
@@ -280,4 +294,101 @@ fn copies_of_killed_runs_are_reported_and_kept_for_a_time() {
     );
     drop(snapshot);
     assert_eq!(fs::read_dir(bench.place.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn copy_in_the_workspace_is_refused() {
+    let bench = Bench::new("echo 1 > a");
+    for place in ["state", ".local/state"] {
+        let error = Snapshot::take(bench.dir.path(), &bench.dir.path().join(place), &Interrupt::new());
+        assert!(matches!(error, Err(SnapshotError::Inside { .. })), "{error:?}");
+    }
+    assert_eq!(bench.sh("cat a"), "1\n");
+}
+
+#[test]
+fn tracked_files_behind_a_link_are_neither_copied_nor_changed() {
+    let shared = tempfile::tempdir().unwrap();
+    fs::write(shared.path().join("x"), "shared").unwrap();
+    let bench = Bench::new(REPOSITORY);
+    bench.sh("mkdir lib; echo x > lib/x; git add lib; git commit -qm lib; rm -r lib");
+    bench.sh(&format!("ln -s {} lib", shared.path().display()));
+    bench.assert_undone("rm lib; mkdir lib; echo y > lib/x");
+    assert_eq!(fs::read_to_string(shared.path().join("x")).unwrap(), "shared");
+}
+
+#[test]
+fn rules_that_hide_themselves_are_kept_and_those_of_a_try_are_removed() {
+    let bench =
+        Bench::new("mkdir data venv lib; echo '*' > data/.gitignore; echo p > data/p; echo l > lib/l");
+    bench.assert_undone("printf 'helper.py\n' > .gitignore; echo x > helper.py");
+    bench.assert_undone("echo '*' > lib/.gitignore; echo x > lib/x");
+    bench.assert_undone("echo '*' > .gitignore; echo x > y");
+    let snapshot = bench.take();
+    bench.sh("rm data/.gitignore");
+    snapshot.restore().unwrap();
+    assert_eq!(bench.sh("cat data/.gitignore data/p"), "*\np\n");
+}
+
+#[test]
+fn rules_are_those_of_git_and_of_the_workspace() {
+    let bench = Bench::new("echo '*' > .gitignore; mkdir ws");
+    let ws = Bench::new(REPOSITORY);
+    ws.sh("echo '*.{js,map}' > .gitignore; echo 1 > a.js");
+    ws.assert_undone("echo 2 > a.js; echo 3 > b.js");
+    ws.sh("git init -q sub; cd sub; echo dist > .gitignore; mkdir dist; echo c > dist/c; git add -f dist/c");
+    ws.assert_undone("echo d > sub/dist/c");
+    // Without a repository, rules above the workspace have no meaning.
+    let place = tempfile::tempdir().unwrap();
+    let inner = bench.dir.path().join("ws");
+    fs::write(inner.join("a"), "1").unwrap();
+    let (snapshot, _) = Snapshot::take(&inner, place.path(), &Interrupt::new()).unwrap();
+    fs::write(inner.join("a"), "2").unwrap();
+    snapshot.restore().unwrap();
+    assert_eq!(fs::read_to_string(inner.join("a")).unwrap(), "1");
+}
+
+#[test]
+fn folder_in_a_repository_returns() {
+    let bench = Bench::new(REPOSITORY);
+    bench.sh("mkdir -p ws/sub; echo out > .gitignore; echo 1 > ws/a; git add .; git commit -qm ws; mkdir ws/out; echo 1 > ws/out/o");
+    let ws = bench.dir.path().join("ws");
+    let before = bench.sh("git status --porcelain -b; cat ws/a");
+    let (snapshot, _) = Snapshot::take(&ws, bench.place.path(), &Interrupt::new()).unwrap();
+    bench.sh("cd ws; echo 2 > a; echo 3 > b; rmdir sub; echo 4 > out/o; git checkout -qb other; git commit -qam two");
+    snapshot.restore().unwrap();
+    assert_eq!(
+        bench.sh("git checkout -q -- .gitignore; git status --porcelain -b; cat ws/a"),
+        before
+    );
+    assert_eq!(bench.sh("cat ws/out/o; ls ws"), "4\na\nout\nsub\n");
+}
+
+#[test]
+fn pruned_objects_return() {
+    let bench = Bench::new(REPOSITORY);
+    bench.sh("echo 2 > a; git stash -q; echo 3 > b; git add b");
+    bench.assert_undone("git stash drop -q; git rm -qf b; git commit -q --allow-empty -m x; git reflog expire --expire=now --all; git gc -q --prune=now");
+    bench.sh("git fsck --strict; git stash pop -q; git checkout-index -f b");
+    assert_eq!(bench.sh("cat a b"), "2\n3\n");
+}
+
+#[test]
+fn interrupted_copy_is_removed() {
+    let bench = Bench::new("echo 1 > a");
+    let interrupt = Interrupt::new();
+    interrupt.set();
+    let error = Snapshot::take(bench.dir.path(), bench.place.path(), &interrupt);
+    assert!(matches!(error, Err(SnapshotError::Interrupted)), "{error:?}");
+    assert_eq!(fs::read_dir(bench.place.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn copy_stays_if_it_is_left() {
+    let bench = Bench::new("echo 1 > a");
+    let snapshot = bench.take();
+    let copy = snapshot.leave().to_owned();
+    drop(snapshot);
+    assert_eq!(fs::read_to_string(copy.join("a")).unwrap(), "1\n");
+    assert_eq!(bench.try_take().unwrap().1, [copy.canonicalize().unwrap()]);
 }
