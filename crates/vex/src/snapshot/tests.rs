@@ -82,7 +82,7 @@ fn files_links_folders_and_permissions_return() {
     );
     for script in [
         "printf x > a.txt; rm run link",
-        "rm -rf lib; echo lib > lib",
+        "chmod 755 lib/deep; rm -rf lib; echo lib > lib",
         "chmod 644 key run; chmod 700 lib",
         "echo x > key",
         "chmod 755 lib/deep; echo x > lib/deep/r; echo y > lib/deep/y; chmod 555 lib/deep",
