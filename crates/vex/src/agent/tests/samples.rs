@@ -391,3 +391,33 @@ fn model_that_is_learnt_to_write_files_is_shown_the_failing_check() {
         assert!(only_message(&played, number).contains("fails now (exit code 1)"));
     }
 }
+
+#[test]
+fn run_ends_with_the_place_of_the_copy_when_files_cannot_be_restored() {
+    let mut scene = scene(|settings| {
+        settings.more_tries = 1;
+        settings.verify.as_mut().unwrap().attempts = 1;
+    });
+    scene.tool_calls = ToolCalls::Native;
+    let snapshots = scene.dir.path().join("snapshots");
+    let mut copy = None;
+    let played = scene.play(|number, _| {
+        if number == 0 {
+            let entries = std::fs::read_dir(&snapshots).unwrap();
+            let path = entries
+                .map(|entry| entry.unwrap().path())
+                .find(|path| path.is_dir());
+            std::fs::remove_dir_all(path.as_ref().unwrap()).unwrap();
+            copy = path;
+            return Ok(sh("echo wrong > a.txt"));
+        }
+        Ok(text_turn("I have written the file as it must be."))
+    });
+    assert_eq!(played.ending.reason, ExitReason::Failed);
+    let message = played.ending.message.unwrap();
+    let place = format!(
+        "the files as they were at first are in {}",
+        copy.unwrap().display()
+    );
+    assert!(message.ends_with(&place), "{message}");
+}
