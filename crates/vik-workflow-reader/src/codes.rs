@@ -62,7 +62,7 @@ pub const CODES: &[(&str, &str)] = &[
     ),
     (
         "mcp_sandbox",
-        "An MCP server with `sandbox: own` is used in a stage without a sandbox.",
+        "An MCP server with `sandbox: own` is used in a stage without a sandbox, or with `unix_sockets`.",
     ),
     (
         "mcp_secret",

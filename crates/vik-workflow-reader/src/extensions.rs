@@ -119,18 +119,34 @@ impl Check<'_> {
                 (McpTransport::Http { url, .. }, Some(policy)) => {
                     self.mcp_network(at, stage, name, url, &policy.network);
                 }
-                (McpTransport::Stdio { .. }, None) if server.has_own_sandbox() => {
-                    let message = format!(
-                        "the MCP server {} has `sandbox: own`, and the stage {} has no sandbox: its agent can read the secrets of every process of this user",
-                        quoted(name),
-                        quoted(stage.name.as_str())
-                    );
-                    let hint = "remove `sandbox: off` from the stage and its agent, or use the server in another stage";
-                    self.report(Diagnostic::error("mcp_sandbox", at, message).hint(hint));
+                (McpTransport::Stdio { .. }, policy) if server.has_own_sandbox() => {
+                    self.own_sandbox(at, stage, name, policy.as_ref());
                 }
                 _ => {}
             }
         }
+    }
+
+    /// Checks that the agent cannot reach the processes outside of its sandbox, of which a server with
+    /// a sandbox of its own is one.
+    fn own_sandbox(&mut self, at: String, stage: &Stage, name: &str, policy: Option<&SandboxPolicy>) {
+        let (problem, hint) = match policy {
+            None => (
+                "has no sandbox: its agent can read the secrets of every process of this user",
+                "remove `sandbox: off` from the stage and its agent, or use the server in another stage",
+            ),
+            Some(policy) if policy.unix_sockets => (
+                "permits `unix_sockets`: through Docker or systemd its agent can read the secrets of every process of this user",
+                "set `sandbox: {unix_sockets: false}` in the stage, or use the server in another stage",
+            ),
+            Some(_) => return,
+        };
+        let message = format!(
+            "the MCP server {} has `sandbox: own`, and the stage {} {problem}",
+            quoted(name),
+            quoted(stage.name.as_str())
+        );
+        self.report(Diagnostic::error("mcp_sandbox", at, message).hint(hint));
     }
 
     /// Checks that the sandbox of a stage permits the address of a server.

@@ -250,6 +250,13 @@ fn own_sandbox_separates_secrets_and_needs_one_for_the_agent() {
     let found = load(&off);
     assert_eq!(codes(&off), [("mcp_sandbox", "agents.codex.mcp.0".to_owned())]);
     insta::assert_snapshot!(found.render("workflow.yml", false));
+    let sockets = text.replace("    model:", "    sandbox: {unix_sockets: true}\n    model:");
+    assert_eq!(
+        codes(&sockets),
+        [("mcp_sandbox", "agents.codex.mcp.0".to_owned())]
+    );
+    let message = load(&sockets).render("workflow.yml", false);
+    assert!(message.contains("`plan` permits `unix_sockets`"), "{message}");
     let of_stage = text.replace(
         "      agent: codex",
         "      mcp: [tickets]\n      sandbox: off\n      agent: codex",
