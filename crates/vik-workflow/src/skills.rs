@@ -123,6 +123,15 @@ impl Skill {
     pub fn content(&self, file: &SkillFile) -> io::Result<Vec<u8>> {
         untrusted::read_below(&self.folder, &file.path, MAX_BYTES)
     }
+
+    /// Returns the content of its [`SKILL_FILE`] without the fields that permit tools or run commands
+    /// ([`skill::without_grants`]).
+    ///
+    /// # Errors
+    /// When its front matter cannot be read: the file has changed since the skill was read.
+    pub fn without_grants(&self, content: &[u8]) -> io::Result<String> {
+        skill::without_grants(&String::from_utf8_lossy(content), &self.name).map_err(io::Error::other)
+    }
 }
 
 struct Walk<'a> {

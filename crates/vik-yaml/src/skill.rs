@@ -2,6 +2,10 @@
 //! mistakes, are used as far as they can be understood. Workflows and vex read it alike, so that vex
 //! can use each skill that a workflow accepts.
 
+mod restricted;
+
+pub use restricted::without_grants;
+
 use super::text::one_line;
 use super::{Kind, Node, Sink, parse as parse_yaml};
 

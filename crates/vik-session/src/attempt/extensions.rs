@@ -15,7 +15,7 @@ use vik_agents::{Extensions, LaunchFile, driver};
 use vik_api::SkillView;
 use vik_base::report;
 use vik_core::outcome::FailureClass;
-use vik_core::workflow::{McpServer, McpTransport};
+use vik_core::workflow::{McpServer, McpTransport, Runtime};
 use vik_proc::{Reads, Sandbox};
 use vik_store::{AttemptFailure, AttemptFiles};
 use vik_workflow::{SKILL_FILE, Skill};
@@ -59,7 +59,9 @@ impl AttemptContext<'_> {
             return Ok(None);
         }
         let (files, workflow_dir) = (self.files.clone(), self.host().workflow_dir.clone());
-        let skills = spawn_blocking(move || copy_skills(&files, &workflow_dir, &paths)).await;
+        let runtime = profile.runtime;
+        let copies = move || copy_skills(&files, &workflow_dir, &paths, runtime);
+        let skills = spawn_blocking(copies).await;
         let skills = skills.map_err(|error| broken("cannot copy the skills", &error))??;
         Ok(Some(Extensions {
             servers,
@@ -162,6 +164,7 @@ fn copy_skills(
     files: &AttemptFiles,
     workflow_dir: &Path,
     paths: &[String],
+    runtime: Runtime,
 ) -> Result<Vec<PathBuf>, AttemptFailure> {
     let folder = files.extensions_dir();
     let failed = |error: io::Error| broken("cannot copy the skills of the agent", &error);
@@ -172,7 +175,7 @@ fn copy_skills(
     let (mut copies, mut views) = (Vec::new(), Vec::new());
     for skill in &skills {
         let copy = Extensions::skills_dir(&folder).join(&skill.name);
-        let digest = copy_skill(skill, &copy).map_err(failed)?;
+        let digest = copy_skill(skill, &copy, runtime).map_err(failed)?;
         copies.push(copy);
         views.push(SkillView {
             name: skill.name.clone(),
@@ -185,14 +188,19 @@ fn copy_skills(
     Ok(copies)
 }
 
-/// Copies a skill, and returns the digest of its paths and contents, in hexadecimal.
-fn copy_skill(skill: &Skill, copy: &Path) -> io::Result<String> {
+/// Copies a skill, and returns the digest of its paths and contents, in hexadecimal. Claude Code
+/// follows what a skill grants itself, so it gets a [`SKILL_FILE`] without that.
+fn copy_skill(skill: &Skill, copy: &Path, runtime: Runtime) -> io::Result<String> {
     let mut digest = Sha256::new();
     for file in &skill.files {
         let bytes = skill.content(file)?;
         let path = copy.join(&file.path);
         private::create_parent(&path)?;
-        private::write_private(&path, &bytes)?;
+        if runtime == Runtime::ClaudeCode && file.path == Path::new(SKILL_FILE) {
+            private::write_private(&path, skill.without_grants(&bytes)?.as_bytes())?;
+        } else {
+            private::write_private(&path, &bytes)?;
+        }
         if file.is_executable {
             let copied = private::open(&path)?;
             copied.set_permissions(std::fs::Permissions::from_mode(0o700))?;
@@ -235,7 +243,7 @@ mod tests {
             vik_core::ids::AttemptId(uuid::Uuid::nil()),
         );
         let paths = ["review".to_owned()];
-        let copy = || copy_skills(&files, folder.path(), &paths).unwrap();
+        let copy = || copy_skills(&files, folder.path(), &paths, Runtime::Vex).unwrap();
         let views = || private::read_json::<Vec<SkillView>>(&files.skills()).unwrap();
         let copies = copy();
         let script = copies[0].join("scripts/run.sh");
@@ -257,5 +265,24 @@ mod tests {
             text.contains(&format!("- review: Reviews. (file: `{}`)", file.display())),
             "{text}"
         );
+    }
+
+    #[test]
+    fn skill_grants_claude_code_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = folder.path().join("review");
+        fs::create_dir_all(&source).unwrap();
+        let grants = "allowed-tools: Bash\nhooks:\n  Stop:\n    - hooks: [{type: command, command: id}]\n";
+        let text = |grants: &str| format!("---\nname: review\n{grants}description: Reviews.\n---\nBody\n");
+        fs::write(source.join(SKILL_FILE), text(grants)).unwrap();
+        let skill = Skill::read(folder.path(), "review").unwrap();
+        let copy = |runtime, name: &str| {
+            let copy = folder.path().join(name);
+            let digest = copy_skill(&skill, &copy, runtime).unwrap();
+            (digest, fs::read_to_string(copy.join(SKILL_FILE)).unwrap())
+        };
+        let (digest, copied) = copy(Runtime::ClaudeCode, "claude");
+        assert_eq!(copied, text(""));
+        assert_eq!(copy(Runtime::Vex, "vex"), (digest, text(grants)));
     }
 }
