@@ -1,8 +1,8 @@
 //! Starts each MCP server of the stages once, and lists its tools.
 //!
 //! `vik vex mcp-tools` starts the servers of a stage, whatever the agent of the stage is: under the
-//! shim, in the sandbox of the stage, and with the secrets of the servers. What they send is data:
-//! it is masked, escaped and cut.
+//! shim, in the sandbox of the stage, and with the secrets of the servers, of which one with a sandbox
+//! of its own is started alone. What they send is data: it is masked, escaped and cut.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -56,36 +56,37 @@ pub(super) async fn check(
             .filter(|(name, server)| found_program(host, server) && started.insert((*name).clone()))
             .map(|(name, server)| (name.clone(), located(host, server)))
             .collect();
-        if servers.is_empty() || cancel.is_cancelled() {
-            continue;
-        }
-        let mut starts = Starts {
-            host,
-            workflow,
-            scratch,
-            cancel,
-            stage,
-            profile,
-            servers,
-            secrets: BTreeMap::new(),
-        };
-        checks.extend(starts.resolve_secrets().await);
-        if starts.servers.is_empty() {
-            continue;
-        }
-        let awaited = format!("the MCP servers of the stage {}", stage.name);
-        let listings = with_progress_message(&awaited, starts.list()).await;
-        let servers = &starts.servers;
-        for (name, server) in servers {
-            let listing = match &listings {
-                Ok(listings) => listings.get(name).cloned(),
-                Err(error) => Some(ServerListing::Failed(error.to_string())),
+        for servers in separated(servers) {
+            if cancel.is_cancelled() {
+                break;
+            }
+            let starts = Starts {
+                host,
+                workflow,
+                scratch,
+                cancel,
+                stage,
+                profile,
+                servers,
+                secrets: BTreeMap::new(),
             };
-            let listing = listing.unwrap_or_else(|| ServerListing::Failed("it was not listed".to_owned()));
-            checks.extend(of_listing(name, server, stage.name.as_str(), listing));
+            checks.extend(starts.check().await);
         }
     }
     checks
+}
+
+/// Returns the servers that are started together: each gets the environment of its run, so one with
+/// a sandbox of its own, whose secrets the others must not get, is started alone.
+fn separated(servers: Vec<(String, McpServer)>) -> Vec<Vec<(String, McpServer)>> {
+    let (own, together): (Vec<_>, Vec<_>) = servers
+        .into_iter()
+        .partition(|(_, server)| server.has_own_sandbox());
+    let together = (!together.is_empty()).then_some(together);
+    together
+        .into_iter()
+        .chain(own.into_iter().map(|server| vec![server]))
+        .collect()
 }
 
 /// Returns the program of a server that is a path.
@@ -109,7 +110,7 @@ fn located(host: &Host, server: &McpServer) -> McpServer {
     server
 }
 
-/// The servers that are started for a stage.
+/// The servers of a stage that are started together.
 struct Starts<'p> {
     host: &'p Host,
     workflow: &'p Workflow,
@@ -123,6 +124,25 @@ struct Starts<'p> {
 }
 
 impl Starts<'_> {
+    /// Starts the servers, and returns the checks of each.
+    async fn check(mut self) -> Vec<Check> {
+        let mut checks = self.resolve_secrets().await;
+        if self.servers.is_empty() {
+            return checks;
+        }
+        let awaited = format!("the MCP servers of the stage {}", self.stage.name);
+        let listings = with_progress_message(&awaited, self.list()).await;
+        for (name, server) in &self.servers {
+            let listing = match &listings {
+                Ok(listings) => listings.get(name).cloned(),
+                Err(error) => Some(ServerListing::Failed(error.to_string())),
+            };
+            let listing = listing.unwrap_or_else(|| ServerListing::Failed("it was not listed".to_owned()));
+            checks.extend(of_listing(name, server, self.stage.name.as_str(), listing));
+        }
+        checks
+    }
+
     /// Starts the servers at the same time, and returns what each lists.
     async fn list(&self) -> Result<BTreeMap<String, ServerListing>, String> {
         let id = uuid::Uuid::now_v7();

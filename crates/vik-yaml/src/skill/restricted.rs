@@ -16,7 +16,7 @@ pub fn without_grants(text: &str, folder: &str) -> Result<String, String> {
     let Parts { front, body, .. } = split(text);
     let (manifest, _) = Manifest::read(front, folder)?;
     let front = without_fields(front)
-        .filter(|rest| Manifest::read(rest, folder).is_ok_and(|(own, _)| is_same(&own, &manifest)))
+        .filter(|kept| Manifest::read(kept, folder).is_ok_and(|(own, _)| is_same(&own, &manifest)))
         .unwrap_or_else(|| minimal(&manifest));
     Ok(format!("---\n{front}---\n{body}"))
 }

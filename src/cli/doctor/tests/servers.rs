@@ -19,12 +19,24 @@ const CODEX: &str = "runtime: codex, model: m";
 
 /// Writes a workflow whose two stages use the server `s` with these keys, and this agent.
 fn workflow(env: &TestEnv, agent: &str, keys: &str) {
+    workflow_of(env, agent, &[("s", keys)]);
+}
+
+/// Writes a workflow whose two stages use these servers, and this agent.
+fn workflow_of(env: &TestEnv, agent: &str, servers: &[(&str, &str)]) {
+    let names: Vec<_> = servers.iter().map(|(name, _)| *name).collect();
+    let names = names.join(", ");
+    let servers: Vec<_> = servers
+        .iter()
+        .map(|(name, keys)| format!("  {name}: {{ {keys} }}"))
+        .collect();
+    let servers = servers.join("\n");
     env.workflow(&format!(
-        r#"secrets: {{ TOKEN: {{ env: SOURCE }} }}
+        r#"secrets: {{ TOKEN: {{ env: SOURCE }}, OTHER: {{ env: SOURCE }} }}
 mcp:
-  s: {{ {keys} }}
+{servers}
   unused: {{ command: [no-such-program-here], tools: ['*'] }}
-agents: {{ a: {{ {agent}, mcp: [s] }} }}
+agents: {{ a: {{ {agent}, mcp: [{names}] }} }}
 issues: {{ pull: {{ command: "echo '[]'" }} }}
 issue:
   terminal_states: [done]
@@ -40,7 +52,7 @@ fn fake(mode: &str) -> String {
     format!("command: ['{}', '{mode}']", bins::mcp_server().display())
 }
 
-/// Returns the exit code, and the checks about the tools of the server.
+/// Returns the exit code, and the checks about the tools of the servers.
 fn doctor(env: &TestEnv, args: &[&str]) -> (i32, Vec<Value>) {
     let output = env
         .vik(["doctor", "--json"].iter().chain(args))
@@ -53,7 +65,11 @@ fn doctor(env: &TestEnv, args: &[&str]) -> (i32, Vec<Value>) {
     assert!(!(text.clone() + &error).contains(SECRET), "{text}{error}");
     let json: Value = serde_json::from_str(&text).unwrap();
     let checks = json["checks"].as_array().unwrap().iter();
-    let checks = checks.filter(|check| check["check"] == "mcp.s.tools").cloned();
+    let is_of_tools = |check: &&Value| {
+        let name = check["check"].as_str().unwrap_or_default();
+        name.starts_with("mcp.") && name.ends_with(".tools")
+    };
+    let checks = checks.filter(is_of_tools).cloned();
     env.assert_nothing_left();
     (output.status.code().unwrap(), checks.collect())
 }
@@ -147,4 +163,24 @@ fn server_that_does_not_start_is_an_error() {
     // A port on which nothing listens.
     let message = failure("url: 'http://127.0.0.1:1/mcp', tools: [a]");
     assert!(message.contains("the MCP server s does not start: "), "{message}");
+}
+
+#[test]
+fn secret_of_an_own_server_is_in_no_other_server() {
+    let env = test_env();
+    let script = |secret: &str| {
+        let counts = "$(env | grep -c ^TOKEN=) and $(env | grep -c ^OTHER=)";
+        format!("command: [sh, -c, 'echo \"has {counts}\" >&2; exit 3'], secrets: [{secret}], tools: [a]")
+    };
+    let own = format!("{}, sandbox: own", script("OTHER"));
+    workflow_of(&env, CODEX, &[("own", &own), ("s", &script("TOKEN"))]);
+    let (_, checks) = doctor(&env, &[]);
+    let of = |name: &str| {
+        let check = checks
+            .iter()
+            .find(|check| check["check"] == format!("mcp.{name}.tools"));
+        text(check.unwrap(), "message")
+    };
+    assert!(of("s").contains("has 1 and 0"), "{checks:?}");
+    assert!(of("own").contains("has 0 and 1"), "{checks:?}");
 }
