@@ -58,6 +58,22 @@ touch up
 wait
 "#;
 
+/// A program that connects to its server until that has written its results.
+const PATIENT: &str = r#"#!/bin/sh
+pipes=$(printf '%s\n' "$@" | sed -n 's/^mcp_servers.*args=\["__connect","\([^"]*\)","tickets"\].*/\1/p')
+sleep 600 | vik __connect "$pipes" tickets &
+while ! [ -e places.txt ]; do sleep 0.01; done
+"#;
+
+/// A server that writes where its variables lead to, and reads the files of its agent.
+const PLACES: &str = r#"exec > "$VIK_WORKSPACE/places.part" 2>&1
+touch "$TMPDIR/own" "$XDG_CACHE_HOME/own" && echo written
+echo "set: $XDG_DATA_HOME"
+cat "$0/conversation"
+mv "$VIK_WORKSPACE/places.part" "$VIK_WORKSPACE/places.txt"
+cat
+"#;
+
 /// A server that ignores the end of its input and signals, and leaves a process behind.
 const DEAF: &str = "trap '' INT TERM; setsid sh -c 'trap \"\" INT TERM; while :; do sleep 1; done' & \
                     touch $VIK_WORKSPACE/server-up; while :; do sleep 1; done";
@@ -226,6 +242,32 @@ fn program_that_the_agent_can_write_is_not_started() {
         .done();
     let ended = world.session("1").expect("failed", Some("usage"));
     assert_contains(ended["reason"].to_string(), "which its agent can write");
+}
+
+/// Variables of the daemon lead to none of its places, nor to those of the agent.
+#[test]
+fn server_has_places_of_its_own_and_none_of_its_agent() {
+    let base = World::new(&[("1", "todo")]);
+    let [home, daemon] = ["codex-home", "of-the-daemon"].map(|name| base.env.path(name));
+    for folder in [&home, &daemon] {
+        std::fs::create_dir(folder).unwrap();
+    }
+    std::fs::write(home.join("conversation"), "a conversation").unwrap();
+    let command = json!(["sh", "-c", PLACES, home]);
+    let world = with_server(base, PATIENT, &command)
+        .set("/agents/a/env", json!({"CODEX_HOME": home}))
+        .set("/mcp/tickets/env", json!({"XDG_DATA_HOME": "/of/the/server"}))
+        .attempts(1);
+    let daemon = daemon.to_string_lossy();
+    let variables = ["TMPDIR", "XDG_CACHE_HOME", "XDG_DATA_HOME"].map(|name| (name, &*daemon));
+    let secret = secret();
+    let variables = [variables.as_slice(), &[("SOURCE", secret.as_str())]].concat();
+    world.start_with(&["run", "--once"], &variables).done();
+    let places = world.workspace_file("1", "places.txt");
+    assert_contains(&places, "written\nset: /of/the/server\n");
+    assert!(!places.contains("a conversation"), "{places}");
+    assert_contains(&places, "ermission denied");
+    world.env.assert_nothing_left();
 }
 
 /// The built-in agent reaches a server through the pipes as it does a child.

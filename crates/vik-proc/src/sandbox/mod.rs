@@ -230,6 +230,13 @@ impl Sandbox {
         }
     }
 
+    /// Hides these files and folders, except what is below a writable or shown place.
+    pub fn hide(&mut self, paths: &[PathBuf]) {
+        if let Reads::AllBut { hidden, .. } = &mut self.read {
+            hidden.extend_from_slice(paths);
+        }
+    }
+
     /// Returns the hosts that may be reached, if the sandbox lists them.
     pub(crate) fn hosts(&self) -> Option<&[HostRule]> {
         match self.calls.as_ref().map(|calls| &calls.network) {

@@ -34,17 +34,20 @@ impl AttemptContext<'_> {
 
     /// Returns the sandbox of an MCP server: that of the agent, except that it has neither the
     /// agent's own files nor the temporary files and caches of the issue, but a folder of its own.
+    /// `own` has the variables that the workflow sets for the server: those for that folder replace
+    /// only other ones.
     pub(super) fn confine_server(
         &self,
         policy: &SandboxPolicy,
         workdir: &Path,
         folder: &Path,
+        own: &BTreeMap<String, String>,
         env: &mut BTreeMap<String, String>,
     ) -> Result<Sandbox, AttemptFailure> {
         let profile = AgentProfile {
             runtime: Runtime::Command,
             command: Vec::new(),
-            env: env.clone(),
+            env: own.clone(),
             env_pass: Vec::new(),
             ..self.spec.profile.clone()
         };

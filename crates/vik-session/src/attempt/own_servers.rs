@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use vik_agents::common_variables;
+use vik_agents::{common_variables, driver};
 use vik_core::outcome::FailureClass;
 use vik_core::workflow::{McpSandbox, McpServer, McpTransport};
 use vik_proc::servers::{CONNECT_VERB, ServerSpec, Servers};
@@ -71,18 +71,27 @@ impl ScriptRunner<'_> {
         }
         let workdir = spec.cwd.clone();
         // Loading the workflow checked that, but it may have changed since the attempt was decided on.
-        let Some(agent) = &mut spec.sandbox else {
-            let reason = "an MCP server with `sandbox: own` requires a sandbox for its agent";
+        let forbids_sockets = |sandbox: &&mut Sandbox| {
+            let calls = sandbox.calls.as_ref();
+            calls.is_some_and(|calls| !calls.unix_sockets)
+        };
+        let Some(agent) = spec.sandbox.as_mut().filter(forbids_sockets) else {
+            let reason =
+                "an MCP server with `sandbox: own` requires a sandbox for its agent, without `unix_sockets`";
             return Err(AttemptFailure::failed(FailureClass::Usage, reason));
         };
         agent
             .write
             .push(pipes.canonicalize().unwrap_or_else(|_| pipes.clone()));
+        let profile = &cx.spec.profile;
+        let agent_files = driver(profile.runtime).state_paths(profile, agent_env);
         let programs = servers.map(|(name, server)| {
             let folder = folders.join(name);
             private::create_private_dir_all(&folder).map_err(failed)?;
             let folder = folder.canonicalize().map_err(failed)?;
-            Ok((name.clone(), self.server(name, server, &workdir, folder, agent)?))
+            let mut program = self.server(name, server, &workdir, folder, agent)?;
+            program.sandbox.hide(&agent_files);
+            Ok((name.clone(), program))
         });
         let programs = programs.collect::<Result<_, AttemptFailure>>()?;
         agent_env.insert(SERVERS.to_owned(), pipes.to_string_lossy().into_owned());
@@ -110,7 +119,7 @@ impl ScriptRunner<'_> {
         let mut env = common_variables(&cx.host().environment.shared());
         cx.add_vik_variables(&mut env);
         env.insert(WORKSPACE.to_owned(), workdir.to_string_lossy().into_owned());
-        env.extend(own);
+        env.extend(own.clone());
         if let Some(path) = env.get_mut("PATH") {
             *path = without_writable(path, agent);
         }
@@ -125,7 +134,7 @@ impl ScriptRunner<'_> {
             return Err(AttemptFailure::failed(FailureClass::Usage, reason));
         }
         let policy = cx.sandbox_policy().unwrap_or_default();
-        let mut sandbox = cx.confine_server(&policy, workdir, &folder, &mut env)?;
+        let mut sandbox = cx.confine_server(&policy, workdir, &folder, &own, &mut env)?;
         sandbox.show(&program);
         env.extend(self.secret_variables(&server.secrets));
         Ok(ServerSpec {
