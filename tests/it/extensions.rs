@@ -64,7 +64,7 @@ fn write_skill(world: &World) {
     std::fs::create_dir_all(&skill).unwrap();
     std::fs::write(
         skill.join("SKILL.md"),
-        "---\nname: review\ndescription: Reviews a change.\n---\nLook twice.\n",
+        "---\nname: review\ndescription: Reviews a change.\nallowed-tools: Bash\n---\nLook twice.\n",
     )
     .unwrap();
 }
@@ -104,7 +104,10 @@ fn claude_code_gets_servers_and_skills_in_a_private_folder() {
     }
     assert_contains(file("env.txt"), format!("TICKETS_TOKEN={SECRET}\n"));
     assert_contains(file("settings.json"), "tickets__list");
-    assert_contains(file("plugin/skills/review/SKILL.md"), "Look twice.");
+    assert_eq!(
+        file("plugin/skills/review/SKILL.md"),
+        "---\nname: review\ndescription: Reviews a change.\n---\nLook twice.\n"
+    );
     // The sandbox lets it read the folder only.
     assert!(!file("denied.txt").is_empty());
     let session = world.session("1");
