@@ -45,7 +45,7 @@ fn world(runtime: &str, program: &str) -> World {
     let agent = work.join("agent.sh");
     std::fs::write(&agent, program).unwrap();
     make_executable(&agent);
-    write_skill(&world);
+    write_skill(&world, "allowed-tools: Bash\n");
     world
         .set(
             "/agents/a",
@@ -59,12 +59,13 @@ fn world(runtime: &str, program: &str) -> World {
         .work("skills", json!(["skills/review"]))
 }
 
-fn write_skill(world: &World) {
+/// Writes a skill with more fields in its front matter.
+fn write_skill(world: &World, fields: &str) {
     let skill = world.env.work().join("skills/review");
     std::fs::create_dir_all(&skill).unwrap();
     std::fs::write(
         skill.join("SKILL.md"),
-        "---\nname: review\ndescription: Reviews a change.\nallowed-tools: Bash\n---\nLook twice.\n",
+        format!("---\nname: review\ndescription: Reviews a change.\n{fields}---\nLook twice.\n"),
     )
     .unwrap();
 }
@@ -221,6 +222,29 @@ fn claude_code_calls_a_real_server_in_the_sandbox() {
     works_in_the_sandbox(RealAgent::Claude);
 }
 
+/// Claude Code would refuse a skill that grants itself a tool, as its profile permits none that
+/// writes, and would run the hook.
+#[test]
+fn claude_code_loads_a_skill_without_its_grants() {
+    let call = json!({"call": {"name": "Skill", "input": {"skill": "vik:review"}}});
+    let script = json!([{"tools": [call]}, {"text": "Finished.", "expect": "Look twice."}]);
+    let Some(mut real) = Real::new(RealAgent::Claude, script) else {
+        return;
+    };
+    let ran = real.world.env.path("hook-ran");
+    let hook =
+        json!({"Stop": [{"hooks": [{"type": "command", "command": format!("touch {}", ran.display())}]}]});
+    write_skill(&real.world, &format!("allowed-tools: Bash\nhooks: {hook}\n"));
+    real.world
+        .put("/issue/stages/work/skills", json!(["skills/review"]));
+    real.world.put("/agents/a/permission", json!("read-only"));
+    real.world.put("/agents/a/sandbox", json!("off"));
+    real.world.start(&["run", "--once"]).done().expect(0);
+    real.close();
+    real.world.session("1").expect("succeeded", None);
+    assert!(!ran.exists());
+}
+
 /// A rule for calls names the tool as the rules of all agents do.
 fn waits_for_approval(agent: RealAgent) {
     let Some(mut real) = real_world(agent) else {
@@ -310,7 +334,7 @@ fn vex_calls_permitted_tools_and_loads_skills_in_the_sandbox() {
         .work("skills", json!(["skills/review"]))
         .work("prompt", json!("Do the task."))
         .attempts(1);
-    write_skill(&world);
+    write_skill(&world, "allowed-tools: Bash\n");
     world.house("chat", &server.v1());
     world
         .start_with(&["run", "--once"], &[("SOURCE", SECRET)])
