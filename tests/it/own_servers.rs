@@ -322,6 +322,7 @@ fn real_agent_calls_it(agent: RealAgent) {
     let Some(mut real) = Real::new(agent, script) else {
         return;
     };
+    real.world.put("/agents/a/sandbox", json!("on"));
     real.world.put("/secrets/SERVER_TOKEN", json!({"env": "SOURCE"}));
     real.world.put(
         "/mcp/apart",
