@@ -38,6 +38,33 @@ pub const COMMON: &[&str] = &[
 /// The prefixes of variables that every agent gets.
 pub const COMMON_PREFIXES: &[&str] = &["LC_", "XDG_"];
 
+/// The other variables of an agent that its MCP servers get: certificates, caches, and those of Vik
+/// that describe the sandbox, the issue and the attempt.
+const OF_SERVERS: &[&str] = &[
+    "NODE_EXTRA_CA_CERTS",
+    "NODE_USE_ENV_PROXY",
+    "XDG_CACHE_HOME",
+    "npm_config_cache",
+    "VIK_ATTEMPT",
+    "VIK_ATTEMPT_ID",
+    "VIK_BASE_COMMIT",
+    "VIK_CACHE",
+    "VIK_INSTANCE",
+    "VIK_ISSUES_DIR",
+    "VIK_ISSUE_ID",
+    "VIK_ISSUE_STATE",
+    "VIK_ISSUE_TITLE",
+    "VIK_RUN_ID",
+    "VIK_STAGE",
+    "VIK_WORKFLOW",
+];
+
+/// Returns the variables that an agent must pass on to its MCP servers, if it does not pass on its
+/// whole environment.
+pub(crate) fn variables_of_servers<'a>() -> impl Iterator<Item = &'a str> {
+    COMMON.iter().chain(OF_SERVERS).copied()
+}
+
 /// Returns those of the daemon's variables that every agent gets.
 pub fn common_variables(environment: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let common = environment.iter().filter(|(name, _)| is_common(name));

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use vik_core::workflow::{HeaderValue, McpServer, McpTools, McpTransport};
 
 use crate::LaunchError;
+use crate::environment::variables_of_servers;
 use crate::launch::path_text;
 
 /// The MCP servers and skills of an attempt.
@@ -156,16 +157,18 @@ fn codex_table(server: &McpServer, asks: bool) -> String {
     match &server.transport {
         McpTransport::Stdio { command, env, .. } => {
             put("command", toml_string(command.first().map_or("", String::as_str)));
-            put("args", toml_list(command.iter().skip(1)));
+            put("args", toml_list(command.iter().skip(1).map(String::as_str)));
             if !env.is_empty() {
                 put(
                     "env",
                     toml_table(env.iter().map(|(name, value)| (name.as_str(), value.as_str()))),
                 );
             }
-            if !server.secrets.is_empty() {
-                put("env_vars", toml_list(&server.secrets));
-            }
+            // Codex passes on hardly any other variable.
+            let passed = variables_of_servers().filter(|name| !env.contains_key(*name));
+            let secrets = server.secrets.iter().map(String::as_str);
+            let passed: Vec<&str> = secrets.chain(passed).collect();
+            put("env_vars", toml_list(passed.into_iter()));
         }
         McpTransport::Http { url, headers } => {
             put("url", toml_string(url.as_str()));
@@ -193,18 +196,26 @@ fn codex_table(server: &McpServer, asks: bool) -> String {
             }
         }
     }
+    // A tool in the list needs no further approval, unless the stage asks before calls.
+    let approval = toml_string(if asks { "prompt" } else { "approve" });
     match &server.tools {
         McpTools::All => {}
         McpTools::None => put("enabled_tools", "[]".to_owned()),
-        McpTools::Named(names) => put("enabled_tools", toml_list(names)),
+        McpTools::Named(names) => {
+            put("enabled_tools", toml_list(names.iter().map(String::as_str)));
+            // The settings of the user for a tool would take precedence over the default.
+            let tools = names
+                .iter()
+                .map(|name| format!("{}={{approval_mode={approval}}}", toml_string(name)));
+            put("tools", format!("{{{}}}", tools.collect::<Vec<_>>().join(",")));
+        }
     }
+    // Codex merges this table with that of the user for a server of the same name.
+    put("enabled", "true".to_owned());
+    put("disabled_tools", "[]".to_owned());
     // Without it, Codex would work without the tools of a server that does not start.
     put("required", "true".to_owned());
-    // A tool in the list needs no further approval, unless the stage asks before calls.
-    put(
-        "default_tools_approval_mode",
-        toml_string(if asks { "prompt" } else { "approve" }),
-    );
+    put("default_tools_approval_mode", approval);
     let times = [
         ("startup_timeout_sec", server.startup_timeout),
         ("tool_timeout_sec", server.call_timeout),
@@ -217,8 +228,8 @@ fn codex_table(server: &McpServer, asks: bool) -> String {
     format!("{{{}}}", members.join(","))
 }
 
-fn toml_list<'t>(texts: impl IntoIterator<Item = &'t String>) -> String {
-    let items: Vec<_> = texts.into_iter().map(|text| toml_string(text)).collect();
+fn toml_list<'t>(texts: impl Iterator<Item = &'t str>) -> String {
+    let items: Vec<_> = texts.map(toml_string).collect();
     format!("[{}]", items.join(","))
 }
 
