@@ -201,6 +201,38 @@ fn assert_only_echo_was_called(real: &Real) {
     assert!(!last.contains(SECRET) && !last.contains("SERVER_TOKEN"), "{last}");
 }
 
+/// Codex merges the settings of a server with those of the user for a server of the same name, and
+/// passes on only the variables that are listed.
+#[test]
+fn codex_gives_a_server_its_own_settings_and_the_caches() {
+    let env =
+        |name: &str| json!({"call": {"name": "env", "namespace": "mcp__every", "input": {"name": name}}});
+    let script = json!([
+        {"tools": [env("npm_config_cache"), env("HTTPS_PROXY"), env("VIK_STAGE")]},
+        {"text": "Finished."}
+    ]);
+    let Some(mut real) = Real::new(RealAgent::Codex, script) else {
+        return;
+    };
+    let home = real.world.env.home().join(".codex");
+    std::fs::create_dir_all(&home).unwrap();
+    let settings = "[mcp_servers.every]\ncommand = \"false\"\nenabled = false\ndisabled_tools = [\"env\"]\n\
+                    [mcp_servers.every.tools.env]\napproval_mode = \"prompt\"\n";
+    std::fs::write(home.join("config.toml"), settings).unwrap();
+    real.world
+        .put("/agents/a/env/HTTPS_PROXY", json!("http://proxy.invalid"));
+    real.world.put("/agents/a/env/NO_PROXY", json!("127.0.0.1"));
+    real.world
+        .put("/mcp/every", json!({"command": [mcp_server()], "tools": ["env"]}));
+    real.world.put("/issue/stages/work/mcp", json!(["every"]));
+    real.world.once().expect(0);
+    real.close();
+    let results = json!(real.world.session("1").of_kind("tool_result")).to_string();
+    for value in ["cache/npm", "http://proxy.invalid", "work"] {
+        assert_contains(&results, value);
+    }
+}
+
 fn works_in_the_sandbox(agent: RealAgent) {
     let Some(real) = real_world(agent) else {
         return;

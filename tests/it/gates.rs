@@ -306,6 +306,80 @@ fn codex_cannot_write_to_an_approved_shell() {
     real.world.session("1").expect("succeeded", None);
 }
 
+/// The hook that creates a repository whose settings of Codex allow `touch` and the tool `echo`, and
+/// start a server.
+const CODEX_SETTINGS: &str = r#"git init -q && git commit -q --allow-empty -m base && mkdir -p .codex/rules
+echo 'prefix_rule(pattern=["touch"],decision="allow")' > .codex/rules/x.rules
+printf '%s\n' '[mcp_servers.fake.tools.echo]' 'approval_mode="approve"' \
+  '[mcp_servers.extra]' 'command="touch"' "args=[\"$PWD/started.txt\"]" > .codex/config.toml
+echo 'Read AGENTS.md of the repository.' > AGENTS.md"#;
+
+/// Returns a world with these settings, whose model runs `touch` and calls the tool, where both wait
+/// for approval.
+fn with_codex_settings() -> Option<Real> {
+    let echo = json!({"name": "echo", "namespace": "mcp__fake", "input": {"text": "hi"}});
+    let script = json!([
+        {"run": "touch touched.txt", "expect": "Read AGENTS.md of the repository."},
+        {"tools": [{"call": echo}]},
+        {"text": "Finished."}
+    ]);
+    let mut real = Real::new(RealAgent::Codex, script)?;
+    real.world
+        .put("/issue/hooks", json!({"after_create": CODEX_SETTINGS}));
+    real.world.put(
+        "/mcp/fake",
+        json!({"command": [vik_testkit::bins::mcp_server()], "tools": ["echo"]}),
+    );
+    real.world.put("/issue/stages/work/mcp", json!(["fake"]));
+    let rules = json!({"calls": [{"command": ["touch"]}, {"tool": ["mcp.fake.*"]}]});
+    real.world.put("/issue/stages/work/approve", rules);
+    Some(real)
+}
+
+#[test]
+fn codex_asks_whatever_the_settings_of_the_repository_allow() {
+    let Some(real) = with_codex_settings() else {
+        return;
+    };
+    let daemon = real.world.daemon();
+    for tool in ["command_execution", "mcp__fake__echo"] {
+        eventually(tool, || {
+            real.world
+                .status()
+                .is_some_and(|status| status["approvals"][0]["call"]["tool"] == tool)
+        });
+        real.world.vik(&["approve", "1"]).expect(0);
+    }
+    real.world.wait_for_state("1", "done");
+    daemon.stop().expect(0);
+    real.close();
+    real.world.session("1").expect("succeeded", None);
+    assert!(!real.world.workspace("1").join("started.txt").exists());
+}
+
+/// A user may trust the workspaces: then Codex uses what it finds there.
+#[test]
+fn codex_call_that_was_not_asked_about_ends_the_attempt() {
+    let Some(real) = with_codex_settings() else {
+        return;
+    };
+    let trust = format!(
+        "[projects.{:?}]\ntrust_level = \"trusted\"\n",
+        real.world.workspace("1")
+    );
+    let home = real.world.env.home().join(".codex");
+    std::fs::create_dir_all(&home).unwrap();
+    std::fs::write(home.join("config.toml"), trust).unwrap();
+    real.world.once();
+    let session = real.world.session("1");
+    session.expect("failed", Some("agent"));
+    assert_contains(
+        session.ended()["reason"].to_string(),
+        "without a request for approval",
+    );
+    real.world.env.assert_nothing_left();
+}
+
 #[test]
 fn vex_requests_approval_natively_and_enforces_its_scope() {
     let script = json!([

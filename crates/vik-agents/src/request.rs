@@ -21,6 +21,8 @@ pub enum AgentRequest {
         /// The id of the [`ApprovalRequest`].
         id: String,
     },
+    /// A call has run without an approval request, although the agent was to ask before each call.
+    Unasked(Call),
     /// The agent has read a message of a person. It takes part in the next request to the model.
     MessageTaken { id: MessageId },
     /// The agent rejected a message of a person, and does not read it.

@@ -262,7 +262,7 @@ fn id<'a>(item: &Item<'a>) -> Cow<'a, str> {
 
 /// Returns the tool's name if the item is a tool call: of a known kind, or of an unknown kind with
 /// a status.
-fn tool<'a>(item: &Item<'a>) -> Option<Cow<'a, str>> {
+pub(super) fn tool<'a>(item: &Item<'a>) -> Option<Cow<'a, str>> {
     match item.kind.as_str() {
         "command_execution" | "file_change" | "web_search" => Some(item.kind.0.clone()),
         "mcp_tool_call" => {

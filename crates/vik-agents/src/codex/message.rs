@@ -56,6 +56,13 @@ pub(super) struct Warning<'a> {
     pub(super) summary: Option<Text<'a>>,
 }
 
+/// The item to which an approval request belongs; that of an MCP tool names none.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", bound = "'de: 'a")]
+pub(super) struct ItemRef<'a> {
+    pub(super) item_id: Option<Text<'a>>,
+}
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", bound = "'de: 'a")]
 pub(super) struct CommandApproval<'a> {

@@ -6,8 +6,9 @@
 //!   or starts another one. So it cannot miss its turn, as a `turn/steer` can. An item with its
 //!   `clientId` shows that it was taken (measured with 0.169.0).
 //! - A stage that asks before calls has the approval policy `untrusted`: Codex asks for approval of
-//!   commands, patches and MCP tools and waits for the answer. It may run commands without asking that it knows to be harmless. Any
-//!   other request, for example for more permissions, is refused.
+//!   commands, patches and MCP tools and waits for the answer. Any other request, for example for more
+//!   permissions, is refused.
+//! - A call that ran without a request is reported: Codex knows other settings that allow calls.
 //! - A refusal has no message in this protocol: the message is sent before it, as user input to the
 //!   running turn.
 //! - `unified_exec_tty`, which would let a model write to a running command, is off.
@@ -70,6 +71,11 @@ pub(crate) struct AppServer {
     is_interrupted: bool,
     /// Whether Codex has full access anyway, so that it cannot ask for more.
     has_full_access: bool,
+    /// Whether Codex asks before each call.
+    asks: bool,
+    /// The calls that Codex asked about and that have not ended: their item or, for an MCP tool, its
+    /// name.
+    asked: Vec<String>,
     /// The thread and the turn of each approval request.
     turns: HashMap<String, (String, String)>,
     /// The paths of announced patches.
@@ -91,19 +97,27 @@ impl AppServer {
             Permission::ReadOnly => "read-only",
             Permission::WorkspaceWrite | Permission::Full => "workspace-write",
         };
-        let (method, resumed) = match input.resume {
-            Some(id) => ("thread/resume", format!(r#""threadId":{},"#, json_string(id))),
+        let (method, place) = match input.resume {
+            Some(id) => (
+                "thread/resume",
+                format!(
+                    r#""threadId":{},"cwd":{},"#,
+                    json_string(id),
+                    json_string(path_text(input.workdir)?)
+                ),
+            ),
+            // It runs in the workspace. A `cwd` here would make Codex trust that folder for ever, and
+            // use its `.codex`: files that the agent can write would allow calls and start programs.
             None => ("thread/start", String::new()),
         };
         let thread = format!(
             concat!(
-                r#"{{"id":{id},"method":"{method}","params":{{{resumed}"cwd":{cwd},"model":{model},"#,
+                r#"{{"id":{id},"method":"{method}","params":{{{place}"model":{model},"#,
                 r#""approvalPolicy":"{policy}","approvalsReviewer":"user","sandbox":"{sandbox}"}}}}"#
             ),
             id = THREAD,
             method = method,
-            resumed = resumed,
-            cwd = json_string(path_text(input.workdir)?),
+            place = place,
             model = json_string(profile.model.as_deref().unwrap_or_default()),
             // With `never` Codex decides as `codex exec` does.
             policy = if input.asks { "untrusted" } else { "never" },
@@ -124,6 +138,8 @@ impl AppServer {
             turn_id: None,
             is_interrupted: false,
             has_full_access,
+            asks: input.asks,
+            asked: Vec::new(),
             turns: HashMap::new(),
             patches: HashMap::new(),
             limits: None,
@@ -161,6 +177,8 @@ impl AppServer {
                 self.outbox.send(thread);
                 self.unanswered = Some((THREAD, self.thread_method));
             }
+            // Two daemons sent a request each: an earlier version wrote it in another way.
+            THREAD if self.thread_id.is_some() => {}
             THREAD => match wire::read::<ThreadResult<'_>>(message.result) {
                 Some(result) => {
                     let id = result.thread.id.0.into_owned();
@@ -289,6 +307,7 @@ impl AppServer {
         if method == "item/started" {
             self.exec.item_started(line, &item, sink);
         } else {
+            self.on_item_completed(&item);
             self.exec.item_completed(line, item, sink);
         }
         Some(())

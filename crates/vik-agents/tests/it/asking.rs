@@ -106,6 +106,76 @@ fn call_without_approval_ends_the_session() {
     )));
 }
 
+/// Settings of Codex that Vik does not know may allow calls.
+#[test]
+fn codex_call_without_approval_request_is_reported() {
+    let item = |method: &str, item: &str| {
+        format!(r#"{{"method":"item/{method}","params":{{"threadId":"t","turnId":"u","item":{item}}}}}"#)
+    };
+    let command = |status: &str, code: &str| {
+        let item_json = format!(
+            r#"{{"id":"c","type":"commandExecution","command":"touch x","status":"{status}","exitCode":{code}}}"#
+        );
+        item("completed", &item_json)
+    };
+    let patch = |status: &str| {
+        format!(
+            r#"{{"id":"p","type":"fileChange","status":"{status}","changes":[{{"path":"/ws/a","kind":{{"type":"add"}},"diff":""}}]}}"#
+        )
+    };
+    let tool = |result: &str| {
+        let item_json = format!(
+            r#"{{"id":"m","type":"mcpToolCall","server":"s","tool":"close","status":"completed","arguments":{{"path":"a"}},"result":{result}}}"#
+        );
+        item("completed", &item_json)
+    };
+    let unasked = |lines: &[&str]| -> Vec<String> {
+        let requests = requests_for(Runtime::Codex, lines).into_iter();
+        let calls = requests.filter_map(|request| match request {
+            AgentRequest::Unasked(call) => Some(call),
+            _ => None,
+        });
+        calls
+            .map(|call| {
+                format!(
+                    "{} {} {}",
+                    call.tool,
+                    call.command.unwrap_or_default(),
+                    call.paths.join(",")
+                )
+            })
+            .collect()
+    };
+    assert_eq!(
+        unasked(&[&command("completed", "0")]),
+        ["command_execution touch x "]
+    );
+    assert_eq!(
+        unasked(&[&command("failed", "1")]),
+        ["command_execution touch x "]
+    );
+    assert_eq!(
+        unasked(&[&command("declined", "null")]),
+        [""; 0],
+        "it had no effect"
+    );
+    let (started, completed) = (
+        item("started", &patch("inProgress")),
+        item("completed", &patch("completed")),
+    );
+    assert_eq!(unasked(&[&started, &completed]), ["file_change  /ws/a"]);
+    assert_eq!(unasked(&[&tool("{}")]), ["mcp__s__close  a"]);
+
+    let ask_command = r#"{"id":0,"method":"item/commandExecution/requestApproval","params":{"threadId":"t","turnId":"u","itemId":"c","command":"touch x"}}"#;
+    let ask_tool = r#"{"id":1,"method":"mcpServer/elicitation/request","params":{"threadId":"t","turnId":"u","serverName":"s","_meta":{"codex_approval_kind":"mcp_tool_call","tool_name":"close"}}}"#;
+    assert_eq!(
+        unasked(&[ask_command, &command("completed", "0"), ask_tool, &tool("{}")]),
+        [""; 0]
+    );
+    // One request is for one call.
+    assert_eq!(unasked(&[ask_tool, &tool("{}"), &tool("{}")]).len(), 1);
+}
+
 #[test]
 fn codex_requests_beyond_a_call_are_refused() {
     let start = [

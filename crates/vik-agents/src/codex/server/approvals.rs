@@ -6,9 +6,11 @@ use serde_json::value::RawValue;
 use vik_core::approval::Call;
 
 use super::AppServer;
-use crate::codex::message::{CommandApproval, Elicitation, FileChangeApproval};
+use crate::codex::adapter::tool;
+use crate::codex::line::Item;
+use crate::codex::message::{CommandApproval, Elicitation, FileChangeApproval, ItemRef};
 use crate::request::{AgentRequest, ApprovalRequest, Verdict, json_string};
-use crate::wire;
+use crate::wire::{self, Text};
 
 /// The tool name of a patch, as in `codex exec`.
 const PATCH: &str = "file_change";
@@ -26,6 +28,7 @@ impl AppServer {
     /// Handles a request of Codex, which waits for the response.
     pub(super) fn request(&mut self, method: &str, id: &RawValue, params: Option<&RawValue>) {
         let id = id.get();
+        let item = wire::read(params).and_then(|item: ItemRef<'_>| Some(item.item_id?.0.into_owned()));
         let (asked_call, decline) = match method {
             "item/commandExecution/requestApproval" => (self.command(params), DECLINE),
             "item/fileChange/requestApproval" => (self.patch(params), DECLINE),
@@ -41,12 +44,35 @@ impl AppServer {
             return self.outbox.send(format!("{}{decline}}}", response_prefix(id)));
         };
         self.turns.insert(id.to_owned(), turn);
+        self.asked.push(item.unwrap_or_else(|| call.tool.clone()));
         self.outbox.push(AgentRequest::Approval(ApprovalRequest {
             id: id.to_owned(),
             writes: call.tool == PATCH,
             call,
             answer_prefix: response_prefix(id),
         }));
+    }
+
+    /// Handles the end of an item. A call that ran although Codex did not ask about it is reported:
+    /// the settings that Codex found may allow calls.
+    pub(super) fn on_item_completed(&mut self, item: &Item<'_>) {
+        if !matches!(item.kind.as_str(), "command_execution" | PATCH | "mcp_tool_call") {
+            return;
+        }
+        let (Some(id), Some(tool)) = (&item.id, tool(item)) else {
+            return;
+        };
+        let is_asked = |asked: &String| *asked == id.0 || *asked == tool;
+        if let Some(at) = self.asked.iter().position(is_asked) {
+            self.asked.remove(at);
+        } else if self.asks && has_run(item) {
+            let patched = self.patches.get(id.as_str());
+            self.outbox.push(AgentRequest::Unasked(Call {
+                tool: tool.into_owned(),
+                command: wire::text(item.command).map(Cow::into_owned),
+                paths: patched.cloned().unwrap_or_else(|| path_argument(item.arguments)),
+            }));
+        }
     }
 
     /// Returns the command to approve; `None` if the request asks for more, or if the command is
@@ -132,21 +158,31 @@ fn steer(id: &str, (thread, turn): &(String, String), message: &str) -> String {
     )
 }
 
-/// Returns the MCP tool call that is to be approved; `None` for a form that a person would fill in.
-fn elicited_call(params: Option<&RawValue>) -> Option<AskedCall> {
+/// Returns whether a call had an effect: it was neither declined nor cancelled before it started.
+fn has_run(item: &Item<'_>) -> bool {
+    item.status.as_ref().map(Text::as_str) == Some("completed")
+        || item.exit_code.is_some()
+        || wire::present(item.result).is_some()
+}
+
+/// Returns the argument `path` of an MCP tool, if there is one.
+fn path_argument(arguments: Option<&RawValue>) -> Vec<String> {
     #[derive(Default, serde::Deserialize)]
     #[serde(default, bound = "'de: 'a")]
-    struct Params<'a> {
+    struct Arguments<'a> {
         path: Option<&'a RawValue>,
     }
+    let path = arguments.and_then(|arguments| wire::object::<Arguments<'_>>(arguments.get())?.path);
+    wire::text(path).map(Cow::into_owned).into_iter().collect()
+}
+
+/// Returns the MCP tool call that is to be approved; `None` for a form that a person would fill in.
+fn elicited_call(params: Option<&RawValue>) -> Option<AskedCall> {
     let approval: Elicitation<'_> = wire::read(params)?;
     let meta = approval.meta?;
     if meta.codex_approval_kind?.as_str() != "mcp_tool_call" {
         return None;
     }
-    let path = meta
-        .tool_params
-        .and_then(|params| wire::object::<Params<'_>>(params.get())?.path);
     let call = Call {
         tool: format!(
             "mcp__{}__{}",
@@ -154,7 +190,7 @@ fn elicited_call(params: Option<&RawValue>) -> Option<AskedCall> {
             meta.tool_name?.as_str()
         ),
         command: None,
-        paths: wire::text(path).map(Cow::into_owned).into_iter().collect(),
+        paths: path_argument(meta.tool_params),
     };
     Some((
         call,

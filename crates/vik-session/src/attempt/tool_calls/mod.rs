@@ -187,6 +187,7 @@ impl ToolCallApprovals {
             match request {
                 AgentRequest::Send(line) => self.input.write_once(&line).map_err(FollowError::Answer)?,
                 AgentRequest::Approval(ask) => self.ask(ask, reader)?,
+                AgentRequest::Unasked(call) => self.check_unasked(&call)?,
                 AgentRequest::Withdraw { id } => self.withdraw(&id, reader)?,
                 AgentRequest::MessageTaken { id } => self.messages.on_taken(id, reader)?,
                 AgentRequest::MessageRejected { id, why } => self.messages.on_rejected(id, &why, reader)?,
@@ -260,7 +261,8 @@ impl ToolCallApprovals {
         if self.input.has(&ask.answer_prefix) {
             return Ok(());
         }
-        let (call, outside) = self.resolve_paths(&ask);
+        let (call, outside) = self.resolve_paths(&ask.call);
+        let outside = outside.filter(|_| ask.writes);
         let id = format!("{}.{}", self.session, ask.id);
         let known = self.journal().answer_to(&id).cloned();
         if let Some(answered) = known {
@@ -297,6 +299,19 @@ impl ToolCallApprovals {
         Ok(())
     }
 
+    /// Fails if a rule applies to a call that has run without an approval request.
+    fn check_unasked(&self, call: &Call) -> Result<(), FollowError> {
+        let (call, _) = self.resolve_paths(call);
+        let rule = self.policy.as_ref().and_then(|policy| policy.rule_for(&call));
+        rule.map_or(Ok(()), |rule| {
+            Err(FollowError::Broken(format!(
+                "the agent called {} without a request for approval, which the rule `{}` requires",
+                call.tool,
+                rule.message(),
+            )))
+        })
+    }
+
     /// Records that a call waits for a person.
     fn start_waiting(&mut self, request: Request, reader: &mut OutputReader) -> Result<Request, FollowError> {
         self.log_approval(Step::Asked {
@@ -314,15 +329,14 @@ impl ToolCallApprovals {
         Ok(request)
     }
 
-    /// Returns the call with its paths relative to the workspace, and a path that it would change
-    /// out of scope.
-    fn resolve_paths(&self, ask: &ApprovalRequest) -> (Call, Option<String>) {
+    /// Returns the call with its paths relative to the workspace, and a path of it out of scope.
+    fn resolve_paths(&self, named: &Call) -> (Call, Option<String>) {
         let mut call = Call {
             paths: Vec::new(),
-            ..ask.call.clone()
+            ..named.clone()
         };
         let mut outside = None;
-        for path in &ask.call.paths {
+        for path in &named.paths {
             let Some(places) = places(&self.workdir, path) else {
                 outside.get_or_insert_with(|| path.clone());
                 call.paths.push(path.clone());
@@ -335,7 +349,7 @@ impl ToolCallApprovals {
             let places = places.iter().map(|place| place.to_string_lossy().into_owned());
             call.paths.extend(places);
         }
-        (call, outside.filter(|_| ask.writes))
+        (call, outside)
     }
 
     /// Records an answer before it is sent to anyone.
