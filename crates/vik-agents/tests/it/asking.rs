@@ -106,6 +106,22 @@ fn call_without_approval_ends_the_session() {
     )));
 }
 
+/// After an upgrade of Vik, the request of the thread may have been sent in two forms.
+#[test]
+fn codex_gets_one_prompt_for_two_threads() {
+    let thread = |id: char| {
+        format!(r#"{{"id":2,"result":{{"thread":{{"id":"01a2064f-a111-7713-8406-06d53340135{id}"}}}}}}"#)
+    };
+    let requests = requests_for(
+        Runtime::Codex,
+        &[r#"{"id":1,"result":{}}"#, &thread('a'), &thread('b')],
+    );
+    let prompts = requests.iter().filter(
+        |request| matches!(request, AgentRequest::Send(line) if line.contains(r#""method":"turn/start""#)),
+    );
+    assert_eq!(prompts.count(), 1, "{requests:?}");
+}
+
 /// Settings of Codex that Vik does not know may allow calls.
 #[test]
 fn codex_call_without_approval_request_is_reported() {
