@@ -70,6 +70,7 @@ fn replay(profile: &AgentProfile, flags: u8, lines: &[u8]) -> String {
                 AgentRequest::Withdraw { .. }
                 | AgentRequest::MessageTaken { .. }
                 | AgentRequest::MessageRejected { .. }
+                | AgentRequest::Unasked(_)
                 | AgentRequest::Close
                 | AgentRequest::ProtocolError(_) => {}
             }
