@@ -7,6 +7,10 @@ use crate::support::*;
 const MIB: u64 = 1 << 20;
 const LIMIT: u64 = 100 * MIB;
 
+/// Held by the test that runs: a new file in `/dev/shm` that no process has open counts for every
+/// tree of the same user. Where each test has a process of its own, nextest runs one at a time.
+static ONE_AT_A_TIME: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 /// A file that is removed at the end of a test.
 struct Removed(String);
 
@@ -32,6 +36,7 @@ fn backends(test: &str) -> Vec<Backend> {
 
 #[tokio::test]
 async fn memory_that_belongs_to_no_process_counts() {
+    let _turn = ONE_AT_A_TIME.lock().await;
     for backend in backends("memory::memory_that_belongs_to_no_process_counts") {
         let scene = Scene::new();
         let named = Removed(format!("/dev/shm/{}", scene.mark.value));
@@ -50,6 +55,7 @@ async fn memory_that_belongs_to_no_process_counts() {
 
 #[tokio::test]
 async fn memory_that_is_mapped_and_open_counts_once() {
+    let _turn = ONE_AT_A_TIME.lock().await;
     for backend in backends("memory::memory_that_is_mapped_and_open_counts_once") {
         let scene = Scene::new();
         let mut spec = scene.spec("memory both 60 ready @up await @go exit 0");
