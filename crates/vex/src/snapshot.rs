@@ -217,7 +217,7 @@ impl Snapshot {
                 Some((Entry::Link { target }, _)) => add(target.as_os_str().as_bytes()),
                 Some((Entry::File { mode }, _)) => {
                     add(format!("file {mode}").as_bytes());
-                    add(&fs::read(&full).map_err(at(&full))?);
+                    add(&present::digest(&full).map_err(at(&full))?);
                 }
                 Some((Entry::Other, _)) => add(b"other"),
             }

@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use ignore::WalkBuilder;
+use sha2::{Digest as _, Sha256};
 
 use super::RULES;
 use super::differences::holds_objects;
@@ -201,6 +202,18 @@ pub(super) fn below(root: &Path, path: PathBuf) -> Vec<PathBuf> {
         }
     }
     all
+}
+
+/// Returns a digest of the content of a file, which can have any size.
+pub(super) fn digest(path: &Path) -> io::Result<[u8; 32]> {
+    let mut file = File::open(path)?;
+    let (mut digest, mut part) = (Sha256::new(), vec![0; 64 * 1024]);
+    loop {
+        match file.read(&mut part)? {
+            0 => return Ok(digest.finalize().into()),
+            count => digest.update(&part[..count]),
+        }
+    }
 }
 
 /// Returns whether two files have the same content.
