@@ -51,7 +51,7 @@ pub enum SnapshotError {
     #[error("cannot keep or restore {path}: {source}", path = path.display())]
     Io { path: PathBuf, source: io::Error },
     #[error(
-        "the workspace is too large to keep a copy of it: git ignores all but more than {MAX_FILES} files or 4 GiB"
+        "the workspace is too large to copy: more than {MAX_FILES} files or 4 GiB that git does not ignore"
     )]
     TooLarge,
     /// A copy in the workspace would be a part of it.

@@ -127,7 +127,8 @@ impl Agent<'_> {
             Ok((snapshot, left)) => {
                 self.samples.snapshot = Some(snapshot);
                 for copy in left {
-                    let text = "a run that was killed left a copy of the files as they were before it in";
+                    let text =
+                        "an earlier run, which did not end properly, left a copy of its first files in";
                     self.run.journal.warning(&format!("{text} {}", copy.display()));
                 }
             }
