@@ -7,6 +7,7 @@
 mod marks;
 mod paths;
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::path::Path;
 
@@ -21,11 +22,43 @@ const SEARCH: &str = "<<<<<<< SEARCH";
 const DIVIDER: &str = "=======";
 const REPLACE: &str = ">>>>>>> REPLACE";
 
+/// The prompt of a shell before a command.
+const PROMPT: &str = "$ ";
+
+/// Marks of a fence with a change that is not applied.
+const DIFFS: [&str; 2] = ["diff", "patch"];
+
 /// Marks of a fence with commands.
 const SHELLS: [&str; 6] = ["sh", "bash", "shell", "console", "zsh", "shell-session"];
 
 /// The start of the ids of calls that were read from fences.
 const FENCE_ID: &str = "fence_";
+
+/// The names of languages by the extensions of their files, where they differ.
+const LANGUAGES: [(&str, &[&str]); 22] = [
+    ("bat", &["batch"]),
+    ("c", &["cpp"]),
+    ("cc", &["cpp", "c++"]),
+    ("cfg", &["ini", "text"]),
+    ("conf", &["ini", "text"]),
+    ("cpp", &["c++"]),
+    ("cs", &["csharp"]),
+    ("cts", &["typescript"]),
+    ("h", &["c", "cpp", "c++"]),
+    ("htm", &["html"]),
+    ("js", &["javascript", "jsx"]),
+    ("kt", &["kotlin"]),
+    ("md", &["markdown"]),
+    ("mjs", &["javascript", "js"]),
+    ("mts", &["typescript"]),
+    ("py", &["python", "python3"]),
+    ("rb", &["ruby"]),
+    ("rs", &["rust"]),
+    ("ts", &["typescript"]),
+    ("tsx", &["typescript"]),
+    ("txt", &["text", "plaintext", "plain"]),
+    ("yml", &["yaml"]),
+];
 
 /// The extensions of files that often contain fences.
 const MARKDOWN: [&str; 3] = ["md", "mdx", "markdown"];
@@ -92,6 +125,11 @@ NAME
 ```
 ";
 
+/// Why a fence that may end later than it seems is not carried out; nothing after it is read.
+const NO_CLEAR_END: &str = "the fence contains other fences, so its end is not clear. Write it again between lines of four marks (````)";
+/// Why a change is not carried out.
+const OTHER_FORM: &str = "this form of a change is not applied. Write the file as described above";
+
 /// A part of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part<'a> {
@@ -105,19 +143,21 @@ enum Part<'a> {
         old: &'a str,
         new: &'a str,
     },
-    Command(&'a str),
+    Command(Cow<'a, str>),
     /// The name of a skill to load.
     Skill(&'a str),
-    /// A change or a command whose end is not certain.
+    /// A change or a command that is not carried out.
     Unclear(Unclear<'a>),
 }
 
-/// A fence that may end later than it seems, with everything after it.
+/// A fence that is not carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Unclear<'a> {
     /// The path of its file; `None` for a command.
     path: Option<&'a str>,
     raw: &'a str,
+    /// What the model is to do instead.
+    reason: &'static str,
 }
 
 impl Unclear<'_> {
@@ -127,10 +167,7 @@ impl Unclear<'_> {
             Some(path) => (WriteFile::NAME, path),
             None => (RunCommand::NAME, "the command"),
         };
-        let reason = format!(
-            "{subject}: the fence contains other fences, so its end is not clear. Write it again between lines of four \
-             marks (````)"
-        );
+        let reason = format!("{subject}: {}", self.reason);
         let raw = self.path.map_or(String::new(), |path| format!("{path}\n")) + self.raw;
         ToolCall::new(id, tool, Arguments::Broken { raw, reason })
     }
@@ -222,6 +259,7 @@ fn lines(text: &str) -> String {
 /// Splits an answer into its parts. The last fence of an answer that was cut off is dropped: half a
 /// file must not replace a whole one. Nothing is read after a fence whose end is not certain.
 fn parts<'a>(text: &'a str, only_file: Option<&'a str>, is_cut: bool) -> Vec<Part<'a>> {
+    let only_file = only_file.filter(|path| has_one_file(text, path));
     let mut parts = Vec::new();
     let mut text_from = 0;
     let mut at = 0;
@@ -238,7 +276,8 @@ fn parts<'a>(text: &'a str, only_file: Option<&'a str>, is_cut: bool) -> Vec<Par
         if !fence.is_certain || may_go_on(text, fence.end, &found) {
             let raw = &text[fence.start..];
             let path = path_in(&found);
-            parts.push(Part::Unclear(Unclear { path, raw }));
+            let reason = NO_CLEAR_END;
+            parts.push(Part::Unclear(Unclear { path, raw, reason }));
             return parts;
         }
         parts.extend(found);
@@ -248,10 +287,41 @@ fn parts<'a>(text: &'a str, only_file: Option<&'a str>, is_cut: bool) -> Vec<Par
     parts
 }
 
+/// Returns whether an answer has exactly one fence that can be the content of a file without a path
+/// above it: code that only explains is often in one, too.
+fn has_one_file(text: &str, path: &str) -> bool {
+    let (mut count, mut at) = (0, 0);
+    while let Some(fence) = Fence::find(text, at) {
+        if fence.named(&text[at..fence.start]).0.is_some() {
+            return false;
+        }
+        let mark = fence.mark();
+        if !mark.is_empty() && !SHELLS.contains(&mark) {
+            count += 1;
+            if !is_language_of(mark, path) {
+                return false;
+            }
+        }
+        at = fence.end;
+    }
+    count == 1
+}
+
+/// Returns whether a file can be in the language of the mark of a fence.
+fn is_language_of(mark: &str, path: &str) -> bool {
+    let path = Path::new(path);
+    let own = path.extension().or(path.file_name()).unwrap_or_default();
+    let own = own.to_string_lossy().to_ascii_lowercase();
+    let mark = mark.to_ascii_lowercase();
+    let languages = LANGUAGES.iter().find(|(extension, _)| *extension == own);
+    mark == own || languages.is_some_and(|(_, names)| names.contains(&mark.as_str()))
+}
+
 /// Returns the path of the file that a fence changes.
 fn path_in<'a>(found: &[Part<'a>]) -> Option<&'a str> {
     found.iter().find_map(|part| match part {
         Part::Write { path, .. } | Part::Edit { path, .. } => Some(*path),
+        Part::Unclear(unclear) => unclear.path,
         _ => None,
     })
 }
@@ -292,6 +362,7 @@ struct Fence<'a> {
     start: usize,
     /// The end of its last line.
     end: usize,
+    raw: &'a str,
     /// What follows the opening marks.
     info: &'a str,
     content: &'a str,
@@ -324,6 +395,7 @@ impl<'a> Fence<'a> {
                 return Some(Self {
                     start,
                     end: next,
+                    raw: &text[start..next],
                     info,
                     content: &text[content..at],
                     is_certain: true,
@@ -334,15 +406,33 @@ impl<'a> Fence<'a> {
         Some(Self {
             start,
             end: text.len(),
+            raw: &text[start..],
             info,
             content: &text[content..],
             is_certain: !fences.had_inner,
         })
     }
 
+    /// Returns the first word after its opening marks.
+    fn mark(&self) -> &'a str {
+        self.info.split_whitespace().next().unwrap_or_default()
+    }
+
+    /// Returns the path of its file as far as the model wrote one, and the content without it.
+    fn named(&self, before: &'a str) -> (Option<&'a str>, &'a str) {
+        let above = before.trim_end().lines().next_back().unwrap_or_default();
+        match path_of(above).or_else(|| path_of_info(self.info)) {
+            Some(path) => (Some(path), self.content),
+            None => match path_in_comment(self.content) {
+                Some((path, content)) => (Some(path), content),
+                None => (None, self.content),
+            },
+        }
+    }
+
     /// Returns the changes or the command in the fence, if it is certain what it is.
     fn changes(&self, before: &'a str, only_file: Option<&'a str>) -> Option<Vec<Part<'a>>> {
-        let mark = self.info.split_whitespace().next().unwrap_or_default();
+        let mark = self.mark();
         if mark == LoadSkill::NAME {
             let name = match self.content.trim() {
                 "" => self.info[mark.len()..].trim(),
@@ -351,13 +441,7 @@ impl<'a> Fence<'a> {
             return (!name.is_empty()).then(|| vec![Part::Skill(name)]);
         }
         let above = before.trim_end().lines().next_back().unwrap_or_default();
-        let (named, content) = match path_of(above).or_else(|| path_of_info(self.info)) {
-            Some(path) => (Some(path), self.content),
-            None => match path_in_comment(self.content) {
-                Some((path, content)) => (Some(path), content),
-                None => (None, self.content),
-            },
-        };
+        let (named, content) = self.named(before);
         let is_shell = SHELLS.contains(&mark) || (mark.is_empty() && SHELLS.contains(&above.trim()));
         if is_shell && !named.is_some_and(is_script) {
             // The mark once more, as the first line.
@@ -367,14 +451,44 @@ impl<'a> Fence<'a> {
             } else {
                 self.content
             };
-            return (!line.trim().is_empty()).then(|| vec![Part::Command(line)]);
+            return (!line.trim().is_empty()).then(|| vec![Part::Command(without_prompts(line))]);
         }
         let path = named.or(only_file.filter(|_| !mark.is_empty()))?;
         if content.contains(SEARCH) {
             return edits(path, content);
         }
+        if DIFFS.contains(&mark) || has_other_marks(content) {
+            return Some(vec![Part::Unclear(Unclear {
+                path: Some(path),
+                raw: self.raw,
+                reason: OTHER_FORM,
+            })]);
+        }
         Some(vec![Part::Write { path, content }])
     }
+}
+
+/// Returns the commands of a terminal session: the lines after its prompts, if it has any.
+fn without_prompts(lines: &str) -> Cow<'_, str> {
+    let is_command = |line: &&str| !line.trim().is_empty() && !line.starts_with('#');
+    if !lines
+        .lines()
+        .find(is_command)
+        .is_some_and(|line| line.starts_with(PROMPT))
+    {
+        return Cow::Borrowed(lines);
+    }
+    let commands: Vec<&str> = lines
+        .lines()
+        .filter_map(|line| line.strip_prefix(PROMPT))
+        .collect();
+    Cow::Owned(commands.join("\n"))
+}
+
+/// Returns whether a content has marks of a replacement in another form.
+fn has_other_marks(content: &str) -> bool {
+    let starts = |mark: &str| content.lines().any(|line| line.starts_with(mark));
+    starts("<<<<<") && starts(">>>>>")
 }
 
 fn is_script(path: &str) -> bool {

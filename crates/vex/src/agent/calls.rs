@@ -39,6 +39,8 @@ impl Agent<'_> {
         self.answer = AnswerEffect::default();
         for (call, result) in calls.iter().zip(&results) {
             let effect = effect(tools, call);
+            let path = call.input.json().and_then(|input| input.get("path")?.as_str());
+            self.answer.paths.extend(path.map(str::to_owned));
             if result.is_error {
                 self.answer.error.clone_from(&result.output);
                 if result.exit_code.is_some() {

@@ -127,7 +127,11 @@ impl Agent<'_> {
             },
             None => None,
         };
-        if result.is_none() && !self.acted() && text.chars().count() < MIN_ANSWER_CHARS {
+        let is_brief = result.is_none() && !self.acted() && text.chars().count() < MIN_ANSWER_CHARS;
+        if is_brief && self.writes_fences() {
+            return self.start_other_sample("the model changed nothing and gave almost no answer", NO_CHANGE);
+        }
+        if is_brief {
             return self.nudge(
                 "the model changed nothing and gave almost no answer",
                 "You changed nothing and said little. If the task is done, say in whole sentences what you found or \

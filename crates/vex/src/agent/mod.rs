@@ -161,6 +161,8 @@ struct AnswerEffect {
     succeeded: bool,
     /// Why the last call failed.
     error: String,
+    /// The files that it wrote or changed, or tried to.
+    paths: Vec<String>,
     /// What the last command that failed printed.
     failed_command: Option<String>,
 }

@@ -2,6 +2,7 @@
 //! files and without what it wrote before, instead of a warning. What it wrote before mostly makes
 //! it write the same again.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use super::finish::RetryBudget;
@@ -283,11 +284,11 @@ impl Agent<'_> {
         self.run.tools.plan().set(Vec::new());
         self.run.tools.forget_files();
         self.samples.files = self.samples.current_files();
-        self.answer = AnswerEffect::default();
         if self.writes_fences() {
             let text = self.described();
             self.record_entry(Entry::Environment { text })?;
         }
+        self.answer = AnswerEffect::default();
         self.record_entry(Entry::FreshStart {
             note: note.to_owned(),
         })
@@ -297,7 +298,12 @@ impl Agent<'_> {
     fn described(&mut self) -> String {
         let run = &self.run;
         let check = run.settings.verify.as_ref().zip(self.last_check.as_ref());
-        let task = run.session.history().prompts().join("\n");
+        let mut task = run.session.history().prompts().join("\n");
+        // What the last answer was about belongs to the task.
+        for path in &self.answer.paths {
+            task.push('\n');
+            task.push_str(path);
+        }
         let (text, files) = described(run.tools, &task, check, run.journal, run.interrupt);
         self.shown = files;
         text
@@ -342,10 +348,12 @@ fn lost_definition<'a>(
             Some((input["path"].as_str()?, input["content"].as_str()?))
         })
         .collect();
-    let replaced = |file: &&Attachment| written.iter().any(|(path, _)| *path == file.path);
+    // Of a file that is written twice, the last content counts.
+    let written: BTreeMap<&str, &str> = written.into_iter().collect();
+    let replaced = |file: &&Attachment| written.contains_key(file.path.as_str());
     shown.iter().filter(replaced).find_map(|file| {
         let stays =
-            |name: &str| written.iter().any(|(_, content)| has_word(content, name)) || has_word(task, name);
+            |name: &str| written.values().any(|content| has_word(content, name)) || has_word(task, name);
         let lost = definitions(&file.content).find(|name| !stays(name))?;
         Some((file.path.as_str(), lost))
     })

@@ -1,7 +1,7 @@
 //! Where models write the path of a file: above its fence, in the first line of the fence, or in a
 //! comment that is the first line of the content.
 
-use std::path::{Component, Path};
+use std::path::Path;
 
 /// The maximum length of a line that is taken for a path, in bytes.
 const MAX_PATH: usize = 200;
@@ -17,16 +17,48 @@ const LABELS: [&str; 7] = [
     "change",
 ];
 
-/// Returns the path in the line above a fence: the line is a path, ends with one in backticks, or
-/// announces the content of one.
+/// Parts of words that announce the content of a file in a sentence.
+const ANNOUNCING: [&str; 22] = [
+    "updat",
+    "creat",
+    "writ",
+    "chang",
+    "fix",
+    "modif",
+    "edit",
+    "correct",
+    "content",
+    "contain",
+    "replac",
+    "add",
+    "full",
+    "complet",
+    "implement",
+    "rewrit",
+    "sav",
+    "put",
+    "new",
+    "version",
+    "file",
+    "code",
+];
+/// Parts of words in a sentence that announces something else than the content of the file.
+const OTHER: [&str; 8] = [
+    "output", "usage", "example", "run", "print", "mention", "result", "error",
+];
+/// The maximum number of words of a sentence that needs no announcing word, such as "In `a.py`:".
+const MAX_PLAIN: usize = 2;
+
+/// Returns the path in the line above a fence: the line is a path, announces the content of one, or
+/// is hardly more than one.
 pub(super) fn path_of(line: &str) -> Option<&str> {
     if let Some(path) = path_with_content(line) {
         return Some(path);
     }
     let line = line.trim().trim_end_matches(':').trim_matches(['*', '#', ' ']);
     let line = line.trim_end_matches(':');
-    if let Some((_, quoted)) = line.strip_suffix('`').and_then(|line| line.rsplit_once('`')) {
-        return Some(quoted).filter(|path| is_path(path));
+    if let Some((before, quoted)) = line.strip_suffix('`').and_then(|line| line.rsplit_once('`')) {
+        return Some(quoted).filter(|path| is_path(path) && announces(before));
     }
     let lower = line.to_ascii_lowercase();
     let label = LABELS.iter().find(|label| lower.starts_with(**label));
@@ -35,6 +67,20 @@ pub(super) fn path_of(line: &str) -> Option<&str> {
         .trim()
         .trim_matches(['*', '"', '\'']);
     is_path(path).then_some(path)
+}
+
+/// Returns whether a path after these words is that of the content that follows.
+fn announces(before: &str) -> bool {
+    let words: Vec<String> = before.split_whitespace().map(str::to_ascii_lowercase).collect();
+    let has = |stems: &[&str]| {
+        words.iter().any(|word| {
+            stems.iter().any(|stem| {
+                word.trim_start_matches(|c: char| !c.is_alphanumeric())
+                    .starts_with(stem)
+            })
+        })
+    };
+    !has(&OTHER) && (words.len() <= MAX_PLAIN || has(&ANNOUNCING))
 }
 
 /// Returns the path in a line such as "`a.txt` should contain:".
@@ -67,19 +113,16 @@ pub(super) fn path_in_comment(content: &str) -> Option<(&str, &str)> {
     (is_path(path) && path.contains(['.', '/'])).then_some((path, after))
 }
 
-/// Returns whether a text is certainly the path of a file below the workspace: a name with an
-/// extension, a hidden file, or a well-known name.
+/// Returns whether a text is certainly the path of a file: a name with an extension, a hidden file,
+/// or a well-known name. One outside of the workspace is a path, too: the tool refuses it and says
+/// why.
 pub(super) fn is_path(text: &str) -> bool {
     let is_plain = |c: char| c.is_alphanumeric() || "._-+@/".contains(c);
     if text.is_empty() || text.len() > MAX_PATH || !text.chars().all(is_plain) {
         return false;
     }
     let path = Path::new(text);
-    if !path
-        .components()
-        .all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
-        || text.ends_with('/')
-    {
+    if text.ends_with('/') || text.contains("//") {
         return false;
     }
     let name = path

@@ -301,3 +301,89 @@ proptest! {
         prop_assert_eq!(calls(&text, None), [expected]);
     }
 }
+
+#[test]
+fn fence_that_only_explains_belongs_to_no_file() {
+    for text in [
+        "It is called so:\n```python\nadd(1, 2)\n```\nIt prints:\n```text\n3\n```",
+        "calc.py\n```python\nx = 1\n```\nIt prints:\n```text\n3\n```",
+        "```text\n3\n```",
+        "Expected output of `calc.py`:\n```\n3\n```",
+        "Example usage of `calc.py`:\n```\n3\n```",
+        "You may also want to mention it in `README.md`:\n```\nNew: add.\n```",
+    ] {
+        let written: Vec<_> = calls(text, Some("calc.py"))
+            .into_iter()
+            .filter(|call| call.contains("write_file") && !call.contains("x = 1"))
+            .collect();
+        assert_eq!(written, Vec::<String>::new(), "{text}");
+    }
+    for (mark, path) in [
+        ("python", "a.py"),
+        ("makefile", "Makefile"),
+        ("yaml", "a.yml"),
+        ("toml", "a.toml"),
+    ] {
+        let text = format!("```{mark}\nx\n```");
+        assert!(calls(&text, Some(path))[0].contains("write_file"), "{mark}");
+    }
+}
+
+#[test]
+fn sentence_announces_the_content_of_a_file() {
+    for (text, is_path) in [
+        ("Here is the corrected `a.py`:", true),
+        ("In `a.py`:", true),
+        ("2. `a.py`", true),
+        ("Save this as `a.py`:", true),
+        ("The test fails because of a line in `a.py`:", false),
+        ("Running `a.py`:", false),
+    ] {
+        let text = format!("{text}\n```\nx\n```");
+        assert_eq!(
+            calls(&text, None).iter().any(|call| call.contains("write_file")),
+            is_path,
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn prompts_of_a_shell_are_no_part_of_a_command() {
+    let command = |lines: &str| calls(&format!("```console\n{lines}\n```"), None)[0].clone();
+    assert_eq!(
+        command("# first\n$ echo 1 > a\n$ cat a\n1"),
+        r#"fence_3_1 run_command {"command":"echo 1 > a\ncat a"}"#
+    );
+    assert_eq!(
+        command("echo \"\n$ x\""),
+        r#"fence_3_1 run_command {"command":"echo \"\n$ x\""}"#
+    );
+}
+
+#[test]
+fn change_in_another_form_is_not_written_as_content() {
+    for text in [
+        "a.toml\n```diff\n-a = 1\n+a = 2\n```",
+        "a.toml\n```\n<<<<< SEARCH\na = 1\n=====\na = 2\n>>>>> REPLACE\n```",
+    ] {
+        let turn = Turn {
+            blocks: vec![Block::text(text)],
+            ..Turn::default()
+        };
+        let turn = read(turn, None, 1);
+        let call = turn.tool_calls().next().unwrap();
+        assert!(
+            matches!(&call.input, Arguments::Broken { reason, .. } if reason.contains(OTHER_FORM)),
+            "{call:?}"
+        );
+        assert_eq!(turn.tool_calls().count(), 1);
+    }
+}
+
+#[test]
+fn path_outside_of_the_workspace_is_a_call_that_the_tool_refuses() {
+    for path in ["/etc/x.conf", "../x.py", "src/../../x.py"] {
+        assert!(calls(&format!("{path}\n```\nx\n```"), None)[0].contains(path));
+    }
+}

@@ -421,3 +421,41 @@ fn run_ends_with_the_place_of_the_copy_when_files_cannot_be_restored() {
     );
     assert!(message.ends_with(&place), "{message}");
 }
+
+#[test]
+fn brief_answer_without_a_change_is_another_sample() {
+    let scene = scene(|_| {});
+    let turns = vec![
+        text_turn("No changes needed."),
+        text_turn("No change."),
+        file("right"),
+    ];
+    let played = scene.play_turns(turns);
+    assert_eq!(played.ending.reason, ExitReason::Done, "{:?}", played.ending);
+    assert!(only_message(&played, 2).contains("Correct a.txt."));
+}
+
+#[test]
+fn file_that_the_last_answer_wrote_unseen_is_shown_next() {
+    let scene = scene(|_| {});
+    for number in 0..12 {
+        std::fs::write(scene.work().join(format!("b{number}.txt")), "b".repeat(1500)).unwrap();
+    }
+    std::fs::create_dir(scene.work().join("z")).unwrap();
+    std::fs::write(scene.work().join("z/u.txt"), "unseen\n".repeat(500)).unwrap();
+    let turns = vec![text_turn("z/u.txt\n```\nseen\n```"), file("right")];
+    let played = scene.play_turns(turns);
+    assert_eq!(played.ending.reason, ExitReason::Done, "{:?}", played.ending);
+    assert!(!only_message(&played, 0).contains("\nunseen"));
+    assert!(only_message(&played, 1).contains("\nunseen"));
+}
+
+#[test]
+fn last_content_of_a_file_that_is_written_twice_decides() {
+    let scene = scene(|_| {});
+    std::fs::write(scene.work().join("a.txt"), "def keep(): pass\nstart\n").unwrap();
+    let twice = text_turn("a.txt\n```\ndef keep(): pass\nright\n```\n\na.txt\n```\nright\n```");
+    let played = scene.play_turns(vec![twice, file("def keep(): pass\nright")]);
+    assert_eq!(played.ending.reason, ExitReason::Done, "{:?}", played.ending);
+    assert_eq!(content(&scene), "def keep(): pass\nright\n");
+}
