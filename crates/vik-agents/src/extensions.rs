@@ -122,9 +122,12 @@ pub(crate) fn vex_args(extensions: &Extensions) -> Result<(Vec<String>, Option<L
                     .max_output
                     .map(|bytes| ("max_output".to_owned(), bytes.into())),
             );
-            if let McpTools::Named(names) = &server.tools {
-                members.insert("tools".to_owned(), json!(names));
-            }
+            let tools = match &server.tools {
+                McpTools::All => None,
+                McpTools::None => Some(json!([])),
+                McpTools::Named(names) => Some(json!(names)),
+            };
+            members.extend(tools.map(|tools| ("tools".to_owned(), tools)));
             members
         });
         args.extend(["--mcp-config".to_owned(), path_text(&config.path)?.to_owned()]);

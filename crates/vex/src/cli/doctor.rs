@@ -217,6 +217,8 @@ fn mcp_servers(tools: &mut Toolbox, settings: &Settings) -> Vec<Finding> {
         match start.outcome {
             Ok(server) => {
                 let message = format!("{name}: {} tools ({})", server.tools.len(), server.description);
+                let refusal = server.refusal();
+                let refusal = refusal.map(|why| Finding::of_server(Level::Error, &format!("{name}: {why}")));
                 findings.push(Finding {
                     tools: server.tools,
                     ..Finding::of_server(Level::Ok, &message)
@@ -224,6 +226,7 @@ fn mcp_servers(tools: &mut Toolbox, settings: &Settings) -> Vec<Finding> {
                 let warning =
                     |warning: &String| Finding::of_server(Level::Warning, &format!("{name}: {warning}"));
                 findings.extend(server.warnings.iter().map(warning));
+                findings.extend(refusal);
             }
             Err(error) => {
                 let level = if start.required {

@@ -220,6 +220,10 @@ fn start_servers(
         let name = &start.name;
         match start.outcome {
             Ok(tools) => {
+                if let Some(why) = tools.refusal() {
+                    let message = format!("the MCP server {name}: {why}");
+                    return Some(Ending::failed(ExitReason::Config, message));
+                }
                 for warning in &tools.warnings {
                     journal.warning(&format!("the MCP server {name}: {warning}"));
                 }

@@ -253,6 +253,7 @@ impl LoadedConfig {
         }
         loaded.settings.check()?;
         loaded.check_servers()?;
+        loaded.settings.check_server_names()?;
         loaded.warnings = warnings;
         Ok(loaded)
     }
@@ -283,6 +284,28 @@ impl Settings {
     /// At the first unknown key or invalid value, with line and column.
     pub fn parse(name: &str, text: &str) -> Result<Self, ConfigError> {
         layers::parse(name, text).map(|(_, settings)| settings)
+    }
+
+    /// Checks that rules, hooks and `tools` name MCP servers of these settings. A typo would make
+    /// a deny without effect.
+    fn check_server_names(&self) -> Result<(), ConfigError> {
+        let allow = self.allow.iter().map(|rule| ("allow", rule.tool()));
+        let deny = self.deny.iter().map(|rule| ("deny", rule.tool()));
+        let hooks = self.hooks.iter().flat_map(|hook| &hook.tools);
+        let selected = self.tools.iter().map(|tool| ("tools", tool));
+        let names = allow
+            .chain(deny)
+            .chain(hooks.map(|tool| ("hooks", tool)))
+            .chain(selected);
+        for (key, tool) in names {
+            if let Some(server) = tool.server().filter(|&server| !self.mcp.contains_key(server)) {
+                return Err(ConfigError::Conflict(format!(
+                    "{key}: {}: there is no MCP server {server} in the settings",
+                    tool.as_str()
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Checks values that depend on each other.

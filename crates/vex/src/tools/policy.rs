@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::files::WriteLimits;
 use super::hooks::Hook;
 use super::permission::Permission;
-use super::rules::{Rules, ToolName};
+use super::rules::{Rule, Rules, ToolName};
 use crate::ask::CallApprover;
 use crate::skills::Skills;
 
@@ -37,6 +37,12 @@ pub struct Policy {
 }
 
 impl Policy {
+    /// Returns the names in rules and hooks that keep calls from being made.
+    pub(super) fn restricted(&self) -> impl Iterator<Item = &ToolName> {
+        let denied = self.rules.deny.iter().map(Rule::tool);
+        denied.chain(self.hooks.iter().flat_map(|hook| &hook.tools))
+    }
+
     /// Returns whether the model gets this tool.
     pub(super) fn gives(&self, tool: &str) -> bool {
         self.tools.is_empty() || self.tools.iter().any(|name| name.matches(tool))

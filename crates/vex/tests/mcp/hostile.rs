@@ -275,12 +275,14 @@ fn changed_tool_is_refused() {
 
 #[test]
 fn only_tools_in_use_are_compared() {
-    let change = |tools: serde_json::Value| {
-        let server = json!({"command": mcp_server(), "args": ["many"], "tools": tools});
+    let many = json!({"command": mcp_server(), "args": ["many"]});
+    let mut two = many.clone();
+    two["tools"] = json!(["change", "fail"]);
+    let change = |server: serde_json::Value| {
         Bench::with(server, &[("change", json!({})), ("!fail", json!({}))]).allowed()
     };
-    assert_eq!(change(json!(["change", "fail"])).warnings(), Vec::<&str>::new());
-    let ran = change(json!([]));
+    assert_eq!(change(two).warnings(), Vec::<&str>::new());
+    let ran = change(many);
     let warnings = ran.warnings();
     assert!(warnings[0].len() < 300, "{}", warnings[0].len());
     assert_eq!(

@@ -72,7 +72,6 @@ fn rules_name_tools_of_servers_exactly() {
         let ran = bench.run(&["--allow", rule]);
         assert_eq!(ran.output.status.code(), Some(3), "{rule}");
     }
-    assert!(bench.run(&["--allow", "mcp.other.*"]).outputs()[0].starts_with('!'));
     assert!(!bench.run(&["--allow", "mcp.*.ec?o"]).outputs()[0].starts_with('!'));
     assert!(
         bench
@@ -80,6 +79,58 @@ fn rules_name_tools_of_servers_exactly() {
             .outputs()[0]
             .contains("there is no tool")
     );
+}
+
+#[test]
+fn restriction_that_names_no_tool_ends_the_run() {
+    let bench = Bench::new(&[], &[("echo", json!({"text": "a"}))]);
+    let hook = |tool: &str| format!("hooks=[{{event=\"pre_tool\",tools=[\"{tool}\"],command=\"false\"}}]");
+    for server in [
+        &["--deny", "mcp.typo.*"][..],
+        &["--allow", "mcp.typo.echo"],
+        &["--config", &hook("mcp.typo.echo")],
+        &["--tools", "mcp.typo.echo"],
+    ] {
+        let ran = bench.run(server);
+        assert_eq!(ran.output.status.code(), Some(3), "{server:?}");
+        let message = ran.end()["message"].as_str().unwrap();
+        assert!(
+            message.contains("there is no MCP server typo in the settings"),
+            "{message}"
+        );
+    }
+    for tool in [&["--deny", "mcp.s.ehco"][..], &["--config", &hook("mcp.s.ehco")]] {
+        let ran = bench.run(&[&["--allow", "mcp.s.*"], tool].concat());
+        assert_eq!(ran.output.status.code(), Some(3), "{tool:?}");
+        assert_eq!(
+            ran.end()["message"],
+            "the MCP server s: it has no such tools, which a deny or a hook names: mcp.s.ehco"
+        );
+    }
+    let ran = bench.run(&[
+        "--allow",
+        "mcp.s.echo",
+        "--allow",
+        "mcp.s.ehco",
+        "--deny",
+        "mcp.*.x*",
+    ]);
+    assert_eq!(ran.warnings(), ["the MCP server s: it has no tool \"ehco\""]);
+    assert!(!ran.outputs()[0].starts_with('!'), "{:?}", ran.outputs());
+}
+
+#[test]
+fn selection_without_tools_selects_none() {
+    let server = |tools: &[&str]| json!({"command": mcp_server(), "tools": tools});
+    let calls = [("!echo", json!({"text": "a"}))];
+    // A rule may deny a tool that is not selected.
+    let ran = Bench::with(server(&[]), &calls).run(&["--allow", "mcp.s.*", "--deny", "mcp.s.env"]);
+    assert!(
+        ran.outputs()[0].starts_with("!there is no tool"),
+        "{:?}",
+        ran.outputs()
+    );
+    assert_eq!(ran.end()["reason"], "done");
 }
 
 #[test]

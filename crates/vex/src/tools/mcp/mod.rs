@@ -14,7 +14,7 @@ mod schema;
 mod server;
 mod settings;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -30,6 +30,7 @@ use self::schema::ToolSchema;
 use self::server::Server;
 use super::command::{Runner, ServerProcess};
 use super::definition::{Need, ToolDefinition};
+use super::rules::Rule;
 use super::tool::Entry;
 use super::{Subject, Toolbox};
 use crate::interrupt::Interrupt;
@@ -54,6 +55,9 @@ pub struct ServerTools {
     /// The version of the protocol and the name of the server.
     pub description: String,
     pub tools: Vec<ServerTool>,
+    /// The tools that denies and hooks name, and that the server does not list: a run with them
+    /// might permit what they were to prevent.
+    pub unknown: Vec<String>,
     /// What is left out, and why, for people.
     pub warnings: Vec<String>,
 }
@@ -160,11 +164,21 @@ impl Toolbox {
         list: ToolList,
     ) -> ServerTools {
         let mut warnings: Vec<String> = list.cut.into_iter().collect();
-        let missing = config
-            .tools
-            .iter()
-            .filter(|wanted| list.tools.iter().all(|tool| tool.name != **wanted));
+        let allowed = self.policy.rules.allow.iter().map(Rule::tool);
+        let allowed = allowed.filter_map(|tool| tool.tool_of(name));
+        let selected = config.tools.iter().flatten().map(String::as_str);
+        let missing: BTreeSet<&str> = selected.chain(allowed).collect();
+        let missing = missing
+            .into_iter()
+            .filter(|wanted| list.tools.iter().all(|tool| tool.name != *wanted));
         warnings.extend(missing.map(|wanted| format!("it has no tool {wanted:?}")));
+        let unknown: BTreeSet<String> = self
+            .policy
+            .restricted()
+            .filter_map(|tool| tool.tool_of(name))
+            .filter(|wanted| list.tools.iter().all(|tool| tool.name != *wanted))
+            .map(|tool| format!("mcp.{name}.{tool}"))
+            .collect();
         let used = list
             .tools
             .into_iter()
@@ -192,8 +206,19 @@ impl Toolbox {
         ServerTools {
             description: server.description(),
             tools,
+            unknown: unknown.into_iter().collect(),
             warnings,
         }
+    }
+}
+
+impl ServerTools {
+    /// Returns why no run may start with this server.
+    pub fn refusal(&self) -> Option<String> {
+        (!self.unknown.is_empty()).then(|| {
+            let names = self.unknown.join(", ");
+            format!("it has no such tools, which a deny or a hook names: {names}")
+        })
     }
 }
 

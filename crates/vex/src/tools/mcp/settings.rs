@@ -31,8 +31,9 @@ pub struct McpServerConfig {
     pub url: Option<String>,
     /// Headers of each request to `url`.
     pub headers: BTreeMap<String, String>,
-    /// The tools to use, by the names of the server; all that the rules allow if the list is empty.
-    pub tools: Vec<String>,
+    /// The tools to use, by the names of the server: none if the list is empty, all that the rules
+    /// allow without a list.
+    pub tools: Option<Vec<String>>,
     /// Whether the run fails if the server does not start.
     pub required: bool,
     /// How long the server may take to start and to list its tools.
@@ -51,7 +52,7 @@ impl Default for McpServerConfig {
             env: BTreeMap::new(),
             url: None,
             headers: BTreeMap::new(),
-            tools: Vec::new(),
+            tools: None,
             required: true,
             startup_timeout: Period::seconds(30),
             call_timeout: Period::seconds(120),
@@ -77,7 +78,8 @@ impl McpServerConfig {
 
     /// Returns whether this tool of the server may be used.
     pub(super) fn uses(&self, tool: &str) -> bool {
-        self.tools.is_empty() || self.tools.iter().any(|name| name == tool)
+        let tools = self.tools.as_ref();
+        tools.is_none_or(|tools| tools.iter().any(|name| name == tool))
     }
 
     /// Returns the settings with the values of the variables.

@@ -30,6 +30,19 @@ impl ToolName {
         &self.0
     }
 
+    /// Returns the only server whose tools this can name; `None` for tools of vex, and if it has
+    /// wildcards for servers.
+    pub(crate) fn server(&self) -> Option<&str> {
+        let (server, _) = server_tool(&self.0)?;
+        (!has_wildcards(server)).then_some(server)
+    }
+
+    /// Returns the only tool of this server that this can name; `None` if it has wildcards.
+    pub(super) fn tool_of(&self, server: &str) -> Option<&str> {
+        let (of, tool) = server_tool(&self.0)?;
+        (of == server && !has_wildcards(tool)).then_some(tool)
+    }
+
     /// Returns whether this names the tool. In names of tools of servers, `*` is anything and `?`
     /// one character.
     pub(super) fn matches(&self, tool: &str) -> bool {
@@ -41,6 +54,10 @@ impl ToolName {
                 _ => false,
             }
     }
+}
+
+fn has_wildcards(name: &str) -> bool {
+    name.contains(['*', '?'])
 }
 
 /// How the names of tools of servers start.
@@ -73,6 +90,13 @@ impl FromStr for ToolName {
 pub struct Rule {
     tool: ToolName,
     pattern: Option<String>,
+}
+
+impl Rule {
+    /// Returns the tool that it is about.
+    pub(crate) fn tool(&self) -> &ToolName {
+        &self.tool
+    }
 }
 
 /// Why a text is not a rule.
