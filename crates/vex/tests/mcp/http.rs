@@ -68,7 +68,8 @@ fn serve(
         } else {
             None
         };
-        let (status, body) = match answer {
+        let (status, body) = match &answer {
+            Some(Value::String(status)) => (status.as_str(), "<html>not now</html>".to_owned()),
             Some(answer) => ("200 OK", answer.to_string()),
             None if first.starts_with("POST") => ("202 Accepted", String::new()),
             None => ("405 Method Not Allowed", String::new()),
@@ -103,6 +104,24 @@ fn answer(message: &Value) -> Option<Value> {
         }
     };
     Some(json!({"jsonrpc": "2.0", "id": id, "result": result}))
+}
+
+/// Answers like [`answer`], but with an error page to `tools/list`.
+fn locked_answer(message: &Value) -> Option<Value> {
+    match message["method"].as_str() {
+        Some("tools/list") => Some(json!("401 Unauthorized")),
+        _ => answer(message),
+    }
+}
+
+#[test]
+fn status_of_an_http_server_is_the_reason() {
+    let server = HttpServer::answering(locked_answer);
+    let ran = Bench::with(json!({"url": server.url}), &[]).allowed();
+    let message = ran.end()["message"].as_str().unwrap();
+    let reason = message.strip_prefix("the MCP server s does not start: it does not list its tools: ");
+    assert!(reason.is_some_and(|reason| reason.contains("401")), "{message}");
+    assert!(!message.contains("::"), "{message}");
 }
 
 /// Answers like [`answer`], but methods that it does not know with an empty result.

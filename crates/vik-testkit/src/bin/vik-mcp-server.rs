@@ -9,12 +9,14 @@
 //! | --- | --- |
 //! | `modern` | speaks protocol 2026-07-28 only (`server/discover`), else 2025-11-25 only |
 //! | `never` | answers nothing |
+//! | `unlisted` | answers `tools/list` with an error |
 //! | `empty` | answers methods that it does not know with an empty result |
 //! | `refuse` | prints a reason to stderr and exits with 3 |
 //! | `garbage` | prints lines before each answer that are no messages |
 //! | `stderr` | floods stderr before each answer |
 //! | `endless` | lists tools for ever, with new cursors |
 //! | `loop` | lists tools for ever, with the same cursor |
+//! | `again=CURSOR` | lists the same tools in each page, with this next cursor |
 //! | `loud` | has a name of 1 MB with the variable `API_TOKEN` and characters that hide text |
 //! | `many` | also lists 20 tools that `change` redefines, and one of 8 MB with another name each time |
 //! | `odd` | also lists tools with odd names, long descriptions and long schemas |
@@ -113,6 +115,10 @@ impl Server {
                     json!({"notifications": params["notifications"]}),
                 );
             }
+            "tools/list" if self.is("unlisted") => {
+                let error = json!({"code": -32603, "message": "no database\u{1b}[2J\nnow"});
+                self.send(&json!({"jsonrpc": "2.0", "id": id, "error": error}));
+            }
             "tools/list" => self.list(id, &params["cursor"]),
             "tools/call" => self.call(
                 id,
@@ -197,7 +203,11 @@ impl Server {
             tools.push(tool("tree", "Returns nothing.", &json!({"a": twice})));
             tools.push(tool("wrong", "", &json!({"a": {"type": "text"}})));
         }
-        self.answer(id, json!({"tools": tools}));
+        let mut page = json!({"tools": tools});
+        if let Some(cursor) = self.value("again") {
+            page["nextCursor"] = json!(cursor);
+        }
+        self.answer(id, page);
     }
 
     fn call(&mut self, id: &Value, name: &str, arguments: &Value) {

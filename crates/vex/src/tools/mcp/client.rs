@@ -84,6 +84,23 @@ pub(super) enum CallError {
     Refused(String),
 }
 
+/// Why a server cannot be used; the texts are for people.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum OpenError {
+    /// The connection ended: why it did explains the error better.
+    #[error("{0}")]
+    Closed(String),
+    /// It answers, but not as it must, or cannot be reached.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl From<String> for OpenError {
+    fn from(reason: String) -> Self {
+        Self::Refused(reason)
+    }
+}
+
 /// What a server did beside answering.
 #[derive(Debug, Default)]
 pub(super) struct Notices {
@@ -168,7 +185,7 @@ impl Client {
     ///
     /// # Errors
     /// With the reason for people.
-    pub(super) async fn connect<R, W>(read: R, write: W, notices: Arc<Notices>) -> Result<Self, String>
+    pub(super) async fn connect<R, W>(read: R, write: W, notices: Arc<Notices>) -> Result<Self, OpenError>
     where
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
@@ -186,10 +203,10 @@ impl Client {
         headers: &BTreeMap<String, String>,
         max_message: usize,
         notices: Arc<Notices>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, OpenError> {
         let address = reqwest::Url::parse(url).map_err(|error| format!("url: {error}"))?;
         if !matches!(address.scheme(), "http" | "https") {
-            return Err("url: only http and https addresses can be used".to_owned());
+            return Err("url: only http and https addresses can be used".to_owned().into());
         }
         let client = plain_client(address.scheme() == "https")
             .build()
@@ -214,7 +231,7 @@ impl Client {
         .await
     }
 
-    async fn agree<T, E, A>(transport: T, notices: Arc<Notices>) -> Result<Self, String>
+    async fn agree<T, E, A>(transport: T, notices: Arc<Notices>) -> Result<Self, OpenError>
     where
         T: IntoTransport<RoleClient, E, A>,
         E: std::error::Error + Send + Sync + 'static,
@@ -274,28 +291,31 @@ impl Client {
     ///
     /// # Errors
     /// With the reason for people.
-    pub(super) async fn tools(&self) -> Result<ToolList, String> {
+    pub(super) async fn tools(&self) -> Result<ToolList, OpenError> {
         let mut list = ToolList::default();
-        let mut cursor: Option<String> = None;
+        let mut cursors: Vec<String> = Vec::new();
         for _ in 0..MAX_PAGES {
-            let params = PaginatedRequestParams::default().with_cursor(cursor.clone());
+            let params = PaginatedRequestParams::default().with_cursor(cursors.last().cloned());
             let page = self.service.list_tools(Some(params)).await;
-            let page = page
-                .map_err(|error| format!("it does not list its tools: {}", quoted(&service_error(error))))?;
-            for tool in page.tools {
+            let page = page.map_err(list_error)?;
+            for tool in page.tools.into_iter().map(remote_tool) {
+                let is_known = |known: &RemoteTool| known.fingerprint == tool.fingerprint;
+                if list.tools.iter().any(is_known) {
+                    continue;
+                }
                 if list.tools.len() == MAX_TOOLS {
                     list.cut = Some(format!("only its first {MAX_TOOLS} tools are used"));
                     return Ok(list);
                 }
-                list.tools.push(remote_tool(tool));
+                list.tools.push(tool);
             }
-            match page.next_cursor {
+            match page.next_cursor.filter(|next| !next.is_empty()) {
                 None => return Ok(list),
-                next if next == cursor => {
+                Some(next) if cursors.contains(&next) => {
                     list.cut = Some("its list of tools repeats itself".to_owned());
                     return Ok(list);
                 }
-                next => cursor = next,
+                Some(next) => cursors.push(next),
             }
         }
         list.cut = Some(format!(
@@ -333,25 +353,43 @@ impl Client {
     }
 }
 
-/// Returns why a request has no result: the message of the server, if it sent one.
+/// Returns why a request has no result, without names of types: the message of the server, if it
+/// sent one.
 fn service_error(error: ServiceError) -> String {
     match error {
         ServiceError::McpError(error) => error.message.into_owned(),
+        ServiceError::TransportSend(error) => innermost(&*error.error),
         error => error.to_string(),
     }
 }
 
-/// Returns why a connection cannot be opened, without names of types.
-fn startup_error(error: ClientInitializeError) -> String {
-    let text = match error {
-        ClientInitializeError::TransportError { error, .. } => innermost(&*error.error),
-        ClientInitializeError::JsonRpcError(error) => error.message.into_owned(),
-        ClientInitializeError::ConnectionClosed(_) => return "it closed the connection".to_owned(),
-        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => return startup_error(*fallback),
-        error => error.to_string(),
-    };
-    // It may contain anything that the server sent.
-    quoted(&text)
+/// Returns why the tools cannot be listed.
+fn list_error(error: ServiceError) -> OpenError {
+    let is_closed = matches!(
+        error,
+        ServiceError::TransportClosed | ServiceError::TransportSend(_) | ServiceError::Cancelled { .. }
+    );
+    let message = format!("it does not list its tools: {}", quoted(&service_error(error)));
+    match is_closed {
+        true => OpenError::Closed(message),
+        false => OpenError::Refused(message),
+    }
+}
+
+/// Returns why a connection cannot be opened, without names of types. Texts may contain anything
+/// that the server sent.
+fn startup_error(error: ClientInitializeError) -> OpenError {
+    match error {
+        ClientInitializeError::ConnectionClosed(_) => {
+            OpenError::Closed("it closed the connection".to_owned())
+        }
+        ClientInitializeError::TransportError { error, .. } => {
+            OpenError::Closed(quoted(&innermost(&*error.error)))
+        }
+        ClientInitializeError::JsonRpcError(error) => OpenError::Refused(quoted(&error.message)),
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => startup_error(*fallback),
+        error => OpenError::Refused(quoted(&error.to_string())),
+    }
 }
 
 /// Returns the innermost cause, which is the most specific one.

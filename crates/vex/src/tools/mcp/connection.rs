@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::net::unix::pipe;
 use tokio::time::timeout;
 
-use super::client::{Client, Notices, ToolList};
+use super::client::{Client, Notices, OpenError, ToolList};
 use super::pipes::{BoundedLines, ErrorTail, MAX_MESSAGE, TooLong};
 use super::settings::McpServerConfig;
 use crate::tools::command::{Runner, ServerPipes, ServerProcess, ServerSpec};
@@ -101,7 +101,7 @@ pub(super) async fn connect(
     let opened = timeout(limit, async {
         let client = Client::connect(lines, stdin, Arc::clone(&notices)).await?;
         let tools = client.tools().await?;
-        Ok::<_, String>((client, tools))
+        Ok::<_, OpenError>((client, tools))
     });
     match opened.await {
         Ok(Ok((client, tools))) => {
@@ -112,8 +112,10 @@ pub(super) async fn connect(
             };
             Ok((connection, tools))
         }
-        Ok(Err(error)) if trace.is_over().await => Err(format!("{} ({error})", trace.reason())),
-        Ok(Err(error)) => Err(error),
+        Ok(Err(OpenError::Closed(error))) if trace.is_over().await => {
+            Err(format!("{} ({error})", trace.reason()))
+        }
+        Ok(Err(error)) => Err(error.to_string()),
         Err(_) => {
             let last = trace.errors.last_line();
             let last = last.map_or_else(String::new, |line| format!("; its last message: {line}"));
@@ -148,10 +150,10 @@ pub(super) async fn connect_http(
     let opened = timeout(limit, async {
         let client = Client::connect_http(url, headers, MAX_MESSAGE, Arc::clone(&notices)).await?;
         let tools = client.tools().await?;
-        Ok::<_, String>((client, tools))
+        Ok::<_, OpenError>((client, tools))
     });
     let (client, tools) = match opened.await {
-        Ok(opened) => opened?,
+        Ok(opened) => opened.map_err(|error| error.to_string())?,
         Err(_) => return Err(format!("no answer within {} s", limit.as_secs_f64())),
     };
     let connection = Connection {

@@ -269,7 +269,7 @@ impl Server {
             other => {
                 connection.notices.tools_changed.store(true, Ordering::Relaxed);
                 let why = match other {
-                    Some(Ok(Err(why))) => why,
+                    Some(Ok(Err(why))) => why.to_string(),
                     Some(_) => "no answer".to_owned(),
                     None => "interrupted".to_owned(),
                 };
