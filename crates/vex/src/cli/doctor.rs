@@ -80,14 +80,18 @@ impl Finding {
 }
 
 pub(super) fn run(args: &DoctorArgs) -> ExitReason {
+    let interrupt = Interrupt::new();
+    if let Err(error) = interrupt.install(|| {}) {
+        return output::fail(ExitReason::Failed, &format!("cannot handle signals: {error}"));
+    }
     let mut findings = Vec::new();
     let mut worst = match args.choice.load(Vec::new()) {
         Ok(loaded) => {
             findings.extend(settings(&loaded));
             findings.push(git());
-            findings.extend(workspace(args, &loaded.settings));
+            findings.extend(workspace(args, &loaded.settings, &interrupt));
             findings.push(keys(&loaded.settings));
-            let (found, reason) = server(&loaded.settings, args.probe);
+            let (found, reason) = server(&loaded.settings, args.probe, &interrupt);
             findings.extend(found);
             reason
         }
@@ -100,6 +104,9 @@ pub(super) fn run(args: &DoctorArgs) -> ExitReason {
             ExitReason::Config
         }
     };
+    if interrupt.is_set() {
+        return ExitReason::Interrupted;
+    }
     if worst == ExitReason::Done && findings.iter().any(|finding| finding.level == Level::Error) {
         worst = ExitReason::Failed;
     }
@@ -160,7 +167,7 @@ fn git() -> Finding {
     }
 }
 
-fn workspace(args: &DoctorArgs, settings: &Settings) -> Vec<Finding> {
+fn workspace(args: &DoctorArgs, settings: &Settings, interrupt: &Interrupt) -> Vec<Finding> {
     let root = match Root::open(args.choice.dir(), false) {
         Ok(root) => root,
         Err(error) => {
@@ -183,7 +190,7 @@ fn workspace(args: &DoctorArgs, settings: &Settings) -> Vec<Finding> {
     };
     let mut findings = vec![Finding::new("workspace", Level::Ok, place), sandbox];
     findings.extend(found_skills(settings, &cwd));
-    findings.extend(mcp_servers(&mut tools, settings));
+    findings.extend(mcp_servers(&mut tools, settings, interrupt));
     findings
 }
 
@@ -206,8 +213,8 @@ fn found_skills(settings: &Settings, cwd: &Path) -> Vec<Finding> {
 }
 
 /// Starts each MCP server, and lists its tools.
-fn mcp_servers(tools: &mut Toolbox, settings: &Settings) -> Vec<Finding> {
-    let starts = match tools.start_servers(&settings.mcp, &Interrupt::new()) {
+fn mcp_servers(tools: &mut Toolbox, settings: &Settings, interrupt: &Interrupt) -> Vec<Finding> {
+    let starts = match tools.start_servers(&settings.mcp, interrupt) {
         Ok(starts) => starts.unwrap_or_default(),
         Err(error) => return vec![Finding::new("mcp", Level::Error, error.to_string())],
     };
@@ -282,7 +289,7 @@ fn keys(settings: &Settings) -> Finding {
 }
 
 /// Checks the provider that a run would use.
-fn server(settings: &Settings, ask_model: bool) -> (Vec<Finding>, ExitReason) {
+fn server(settings: &Settings, ask_model: bool, interrupt: &Interrupt) -> (Vec<Finding>, ExitReason) {
     let failed = |reason, message: String| (vec![Finding::new("provider", Level::Error, message)], reason);
     if settings.provider.as_deref() == Some(provider::REPLAY) {
         return (
@@ -311,13 +318,12 @@ fn server(settings: &Settings, ask_model: bool) -> (Vec<Finding>, ExitReason) {
     if !ask_model {
         return (findings, ExitReason::Done);
     }
-    let interrupt = Interrupt::new();
     let probed = if settings.model.is_some() {
-        open::http_settings(settings, &process_env, None, &interrupt)
-            .and_then(|settings| probe(settings, &interrupt))
+        open::http_settings(settings, &process_env, None, interrupt)
+            .and_then(|settings| probe(settings, interrupt))
             .map(|probe| format!("{} answered in {} ms", probe.model, probe.took.as_millis()))
     } else {
-        list_models(endpoint, settings.ca_file.as_deref(), &interrupt)
+        list_models(endpoint, settings.ca_file.as_deref(), interrupt)
             .map(|models| format!("the provider lists {} models", models.len()))
     };
     match probed {

@@ -201,16 +201,35 @@ fn work(args: &ExecArgs, journal: &Journal, interrupt: &Interrupt) -> Ending {
     ending
 }
 
-/// Starts the MCP servers. Returns the ending of a run that cannot go on without one.
+/// Starts the MCP servers, within the time of the run. Returns the ending of a run that cannot go on without one.
 fn start_servers(
     tools: &mut Toolbox,
     settings: &Settings,
     journal: &Journal,
     interrupt: &Interrupt,
 ) -> Option<Ending> {
+    if settings.mcp.is_empty() {
+        return None;
+    }
+    let limit = settings.timeout.map(Period::get);
+    if let Some(Err(error)) = limit.map(|limit| interrupt.stop_after(limit)) {
+        let message = format!("cannot enforce the time limit: {error}");
+        return Some(Ending::failed(ExitReason::Failed, message));
+    }
     let starts = match tools.start_servers(&settings.mcp, interrupt) {
         Ok(Some(starts)) => starts,
-        Ok(None) => return Some(Ending::failed(ExitReason::Interrupted, "interrupted by a signal")),
+        Ok(None) => {
+            return Some(match limit.filter(|_| interrupt.timed_out()) {
+                Some(limit) => {
+                    let message = format!(
+                        "reached the time limit of {} s while MCP servers started",
+                        limit.as_secs_f64()
+                    );
+                    Ending::failed(ExitReason::Limit, message)
+                }
+                None => Ending::failed(ExitReason::Interrupted, "interrupted by a signal"),
+            });
+        }
         Err(error) => {
             let message = format!("cannot start a thread for MCP servers: {error}");
             return Some(Ending::failed(ExitReason::Failed, message));

@@ -12,6 +12,7 @@ mod common;
 mod hostile;
 mod http;
 mod real;
+mod start;
 mod support;
 
 use serde_json::json;
