@@ -131,7 +131,11 @@ fn text(findings: &[Finding]) -> String {
             text += &format!("         {:9} → {hint}\n", "");
         }
         for tool in &finding.tools {
-            let mark = if tool.allowed { "allowed" } else { "no rule" };
+            let mark = match (tool.allowed, tool.denied) {
+                (true, _) => "allowed",
+                (false, true) => "denied ",
+                (false, false) => "no rule",
+            };
             text += &format!("         {:9} {mark}  {}\n", "", tool.name);
         }
     }

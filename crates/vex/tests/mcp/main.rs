@@ -277,7 +277,7 @@ fn doctor_lists_servers_and_their_tools() {
         .find(|finding| finding["check"] == "mcp");
     assert_eq!(
         found.unwrap()["tools"],
-        json!([{"name": "mcp.s.echo", "allowed": true}, {"name": "mcp.s.env", "allowed": false}])
+        json!([{"name": "mcp.s.echo", "allowed": true, "denied": false}, {"name": "mcp.s.env", "allowed": false, "denied": false}])
     );
 }
 

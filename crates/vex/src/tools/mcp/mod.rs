@@ -69,6 +69,8 @@ pub struct ServerTool {
     pub name: String,
     /// Whether the rules allow a call.
     pub allowed: bool,
+    /// Whether a rule denies it, whatever others allow.
+    pub denied: bool,
 }
 
 /// The start of a server; the error is for people.
@@ -194,14 +196,16 @@ impl Toolbox {
             tools.push(ServerTool {
                 name: rule.clone(),
                 allowed,
+                denied: self.policy.rules.denies_calls(rule),
             });
             let (entry, definition) = entry(tool, server);
             self.add(entry, definition, allowed);
         }
         if !tools.is_empty() && tools.iter().all(|tool| !tool.allowed) {
-            warnings.push(format!(
-                "no rule allows any of its tools: --allow 'mcp.{name}.*' allows all"
-            ));
+            warnings.push(match tools.iter().all(|tool| tool.denied) {
+                true => "the rules deny all of its tools".to_owned(),
+                false => format!("no rule allows any of its tools: --allow 'mcp.{name}.*' allows all"),
+            });
         }
         ServerTools {
             description: server.description(),

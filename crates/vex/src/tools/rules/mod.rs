@@ -221,8 +221,13 @@ impl Rules {
 
     /// Returns whether calls of this tool of a server are allowed.
     pub(super) fn allows_calls(&self, tool: &str) -> bool {
-        let any = |rules: &[Rule]| rules.iter().any(|rule| rule.tool.matches(tool));
-        any(&self.allow) && !any(&self.deny)
+        let is_allowed = self.allow.iter().any(|rule| rule.tool.matches(tool));
+        is_allowed && !self.denies_calls(tool)
+    }
+
+    /// Returns whether calls of this tool of a server are denied.
+    pub(super) fn denies_calls(&self, tool: &str) -> bool {
+        self.deny.iter().any(|rule| rule.tool.matches(tool))
     }
 
     /// Decides about a call.
