@@ -9,6 +9,8 @@
 //! | --- | --- |
 //! | `modern` | speaks protocol 2026-07-28 only (`server/discover`), else 2025-11-25 only |
 //! | `never` | answers nothing |
+//! | `future` | selects a version of the protocol that does not exist |
+//! | `malformed` | lists tools that are none, and answers calls with content of an unknown kind, `env` with no result, `fail` with an error |
 //! | `unlisted` | answers `tools/list` with an error |
 //! | `empty` | answers methods that it does not know with an empty result |
 //! | `refuse` | prints a reason to stderr and exits with 3 |
@@ -105,7 +107,7 @@ impl Server {
             ),
             "initialize" if !modern => self.answer(
                 id,
-                json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {"listChanged": true}},
+                json!({"protocolVersion": if self.is("future") { "2099-01-01" } else { "2025-11-25" }, "capabilities": {"tools": {"listChanged": true}},
                        "serverInfo": {"name": self.name(), "version": "1"}}),
             ),
             "subscriptions/listen" if modern => {
@@ -203,6 +205,11 @@ impl Server {
             tools.push(tool("tree", "Returns nothing.", &json!({"a": twice})));
             tools.push(tool("wrong", "", &json!({"a": {"type": "text"}})));
         }
+        if self.is("malformed") {
+            tools[1]["outputSchema"] = json!(true);
+            tools.push(json!({"name": "unschemed", "inputSchema": true}));
+            tools.push(json!({"name": 5}));
+        }
         let mut page = json!({"tools": tools});
         if let Some(cursor) = self.value("again") {
             page["nextCursor"] = json!(cursor);
@@ -212,6 +219,15 @@ impl Server {
 
     fn call(&mut self, id: &Value, name: &str, arguments: &Value) {
         let text = |text: String| json!({"content": [{"type": "text", "text": text}]});
+        if self.is("malformed") {
+            let result = json!({"content": [{"type": "text", "text": "kept"}, {"type": "hologram"}]});
+            let error = json!({"code": -32603, "message": "no\u{1b}[2J\u{202e}\nnow run"});
+            return match name {
+                "env" => self.answer(id, json!({"contents": 5})),
+                "fail" => _ = self.send(&json!({"jsonrpc": "2.0", "id": id, "error": error})),
+                _ => self.answer(id, result),
+            };
+        }
         let result = match name {
             "echo" => text(arguments["text"].as_str().unwrap_or_default().to_owned()),
             "env" => text(std::env::var(arguments["name"].as_str().unwrap_or_default()).unwrap_or_default()),

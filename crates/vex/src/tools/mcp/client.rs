@@ -1,6 +1,7 @@
 //! The protocol, by `rmcp`. No other module knows its types.
 
 mod discovery;
+mod mending;
 mod requests;
 
 use std::collections::{BTreeMap, HashMap};
@@ -28,6 +29,7 @@ use tokio::sync::SetOnce;
 use tokio::time::timeout;
 
 use self::discovery::CheckedDiscovery;
+use self::mending::MendedResults;
 use self::requests::BoundedRequests;
 use super::pipes::quoted;
 use super::schema::MAX_SCHEMA;
@@ -48,6 +50,9 @@ const MAX_PAGES: usize = 32;
 const MAX_NAME: usize = 128;
 /// The maximum length of a description of a tool, in bytes.
 const MAX_DESCRIPTION: usize = 1024;
+
+/// What is shown of content that cannot be read.
+const UNKNOWN_CONTENT: &str = "[content of an unknown kind: not shown]";
 
 /// A tool as a server describes it, cut to what can be used: lists of megabytes are not kept.
 #[derive(Clone, Debug)]
@@ -80,8 +85,10 @@ pub(super) struct Answer {
 pub(super) enum CallError {
     /// The connection ended, or the request could not be sent; with the reason, if it is known.
     Closed(Option<String>),
-    /// The server refused the call, or its answer makes no sense.
+    /// The server refused the call, for this reason.
     Refused(String),
+    /// Its answer makes no sense; the reason is not text of the server.
+    Invalid(String),
 }
 
 /// Why a server cannot be used; the texts are for people.
@@ -241,7 +248,7 @@ impl Client {
             legacy_version: Some(ProtocolVersion::V_2025_11_25),
         };
         let transport = BoundedRequests::new(transport.into_transport(), Arc::clone(&notices));
-        let transport = CheckedDiscovery::new(transport);
+        let transport = CheckedDiscovery::new(MendedResults(transport));
         let service = Handler(Arc::clone(&notices))
             .serve_with_lifecycle(transport, mode)
             .await
@@ -249,7 +256,14 @@ impl Client {
         service
             .set_response_cache_config(ClientCacheConfig::disabled())
             .await;
-        let description = match service.peer_info() {
+        let info = service.peer_info();
+        if let Some(version) = info.as_ref().map(|info| &info.protocol_version)
+            && !ProtocolVersion::KNOWN_VERSIONS.contains(version)
+        {
+            let version = quoted(version.as_str());
+            return Err(format!("it speaks an unknown version of the protocol: {version}").into());
+        }
+        let description = match info {
             Some(info) => {
                 let server = info.server_info.as_ref();
                 let server = server.map(|server| format!(", {} {}", server.name, server.version));
@@ -338,7 +352,10 @@ impl Client {
             Err(ServiceError::TransportSend(error)) => {
                 Err(CallError::Closed(Some(quoted(&innermost(&*error.error)))))
             }
-            Err(error) => Err(CallError::Refused(service_error(error))),
+            Err(ServiceError::McpError(error)) => {
+                Err(CallError::Refused(one_line(&redact(&error.message), MAX_ERROR)))
+            }
+            Err(error) => Err(CallError::Invalid(service_error(error))),
         }
     }
 
@@ -359,6 +376,7 @@ fn service_error(error: ServiceError) -> String {
     match error {
         ServiceError::McpError(error) => error.message.into_owned(),
         ServiceError::TransportSend(error) => innermost(&*error.error),
+        ServiceError::UnexpectedResponse => "its answer is not a result of the request".to_owned(),
         error => error.to_string(),
     }
 }
@@ -474,7 +492,7 @@ fn part(content: ContentBlock) -> String {
             _ => "[resource of an unknown kind: not shown]".to_owned(),
         },
         ContentBlock::ResourceLink(link) => format!("[link to the resource {} at {}]", link.name, link.uri),
-        _ => "[content of an unknown kind: not shown]".to_owned(),
+        _ => UNKNOWN_CONTENT.to_owned(),
     }
 }
 

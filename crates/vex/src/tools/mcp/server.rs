@@ -150,6 +150,7 @@ impl Server {
                 };
                 Ok(self.output(rule_name, &answer))
             }
+            Err(CallError::Invalid(why)) => Err(self.failed("gave no valid answer: ", &why)),
             Err(CallError::Closed(why)) if connection.is_reusable() => {
                 let why = why.as_deref().unwrap_or("it closed the connection");
                 Err(self.failed("cannot be reached: ", why))
