@@ -7,15 +7,19 @@ use std::path::Path;
 const MAX_PATH: usize = 200;
 
 /// Words before the path of a file in the line above a fence.
-const LABELS: [&str; 7] = [
+const LABELS: [&str; 9] = [
     "file:",
     "path:",
+    "file path:",
     "filename:",
-    "update",
-    "create",
-    "edit",
-    "change",
+    "update ",
+    "updated ",
+    "create ",
+    "edit ",
+    "change ",
 ];
+/// What may follow the path in that line.
+const SUFFIX: &str = "(updated)";
 
 /// Parts of words that announce the content of a file in a sentence.
 const ANNOUNCING: [&str; 22] = [
@@ -55,8 +59,12 @@ pub(super) fn path_of(line: &str) -> Option<&str> {
     if let Some(path) = path_with_content(line) {
         return Some(path);
     }
-    let line = line.trim().trim_end_matches(':').trim_matches(['*', '#', ' ']);
-    let line = line.trim_end_matches(':');
+    let line = without_item_mark(line.trim()).trim_end_matches(':');
+    let line = line.strip_suffix(SUFFIX).unwrap_or(line);
+    let line = line.trim_matches(['*', '#', ' ']).trim_end_matches(':');
+    if let Some(path) = quoted_path_with_spaces(line) {
+        return Some(path);
+    }
     if let Some((before, quoted)) = line.strip_suffix('`').and_then(|line| line.rsplit_once('`')) {
         return Some(quoted).filter(|path| is_path(path) && announces(before));
     }
@@ -67,6 +75,32 @@ pub(super) fn path_of(line: &str) -> Option<&str> {
         .trim()
         .trim_matches(['*', '"', '\'']);
     is_path(path).then_some(path)
+}
+
+/// Returns a line without the mark of a list item: "- a.py", "1. a.py".
+fn without_item_mark(line: &str) -> &str {
+    let after_number = line
+        .trim_start_matches(|c: char| c.is_ascii_digit())
+        .strip_prefix(". ")
+        .filter(|_| line.starts_with(|c: char| c.is_ascii_digit()));
+    line.strip_prefix("- ").or(after_number).unwrap_or(line)
+}
+
+/// Returns the path in a line that consists of one in quotes, if it contains spaces and has an
+/// extension. A command such as `python a.py` is none: its first word can be the name of a program.
+fn quoted_path_with_spaces(line: &str) -> Option<&str> {
+    let quotes = ['`', '"', '\''];
+    let path = quotes
+        .iter()
+        .find_map(|quote| line.strip_prefix(*quote)?.strip_suffix(*quote))?;
+    let (first, _) = path.split_once(' ')?;
+    let is_program = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_.".contains(c);
+    let has_name = |word: &str| !word.is_empty() && !word.starts_with('-');
+    let can_be_path = !first.chars().all(is_program)
+        && !first.starts_with("./")
+        && path.split(' ').all(has_name)
+        && has_extension(path);
+    (can_be_path && is_path(&path.replace(' ', "_"))).then_some(path)
 }
 
 /// Returns whether a path after these words is that of the content that follows.
@@ -137,8 +171,11 @@ pub(super) fn is_path(text: &str) -> bool {
         "README",
         "Gemfile",
     ];
-    let has_extension = name
-        .rsplit_once('.')
-        .is_some_and(|(_, end)| (1..=12).contains(&end.len()) && end.contains(|c: char| c.is_alphabetic()));
-    has_extension || known.contains(&name) || text.contains('/')
+    has_extension(name) || known.contains(&name) || text.contains('/')
+}
+
+/// Returns whether a text ends with an extension of a file.
+fn has_extension(text: &str) -> bool {
+    let is_extension = |end: &str| (1..=12).contains(&end.len()) && end.contains(|c: char| c.is_alphabetic());
+    text.rsplit_once('.').is_some_and(|(_, end)| is_extension(end))
 }

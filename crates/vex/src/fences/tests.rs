@@ -72,6 +72,14 @@ fn path_is_found_where_models_write_it() {
         "File: lib/a.py\nFENCE",
         "Here is the new content of `lib/a.py`:\nFENCE",
         "Update lib/a.py:\nFENCE",
+        "Updated lib/a.py:\nFENCE",
+        "lib/a.py (updated)\nFENCE",
+        "**lib/a.py** (updated):\nFENCE",
+        "`lib/a.py` (updated)\nFENCE",
+        "File path: lib/a.py\nFENCE",
+        "- lib/a.py\nFENCE",
+        "1. lib/a.py\nFENCE",
+        "12. `lib/a.py`:\nFENCE",
         "The content of the file `lib/a.py` should now be:\n\nFENCE",
         "```python lib/a.py\nx\n```",
         "```lib/a.py\nx\n```",
@@ -86,8 +94,55 @@ fn path_is_found_where_models_write_it() {
         "Read /etc/lib/a.py\nFENCE",
         "../lib/a.py\nFENCE",
         "In lib/a.py there is a mistake that looks so\nFENCE",
+        "Updated lib/a.py as follows:\nFENCE",
+        "I updated lib/a.py:\nFENCE",
+        "lib/a.py (unchanged)\nFENCE",
+        "The file path is lib/a.py\nFENCE",
+        "- lib/a.py fails so:\nFENCE",
+        "1. Run lib/a.py\nFENCE",
+        ". lib/a.py\nFENCE",
     ] {
         assert!(!path(text), "{text}");
+    }
+}
+
+#[test]
+fn path_that_starts_like_a_label_is_whole() {
+    for path in ["changelog.md", "update.py", "editor.rs", "created.txt", "1.txt"] {
+        let found = calls(&format!("{path}\n```\nx\n```"), None);
+        assert!(found[0].contains(&format!(r#""path":"{path}""#)), "{found:?}");
+    }
+}
+
+#[test]
+fn path_with_spaces_is_read_only_alone_and_in_quotes() {
+    let written = |line: &str| {
+        let found = calls(&format!("{line}\n```\nx\n```"), None);
+        found.iter().any(|call| call.contains("write_file"))
+    };
+    for line in [
+        "`src/a b.txt`",
+        "**`src/a b.txt`**:",
+        "### \"src/a b.txt\"",
+        "'Read me first.md'",
+        "- `docs/v 1/a.txt`",
+    ] {
+        assert!(written(line), "{line}");
+    }
+    for line in [
+        "src/a b.txt",
+        "The output of `src/a b.txt`",
+        "`src/a b`",
+        "`src/a  b.txt`",
+        "`src/a b.txt `",
+        "`python3 a.py`",
+        "`./run a.txt`",
+        "`./run.sh a.txt`",
+        "`bin/test -v a.txt`",
+        "`My a.txt` or `My b.txt`",
+        "`A=1 make; cat a.txt`",
+    ] {
+        assert!(!written(line), "{line}");
     }
 }
 
