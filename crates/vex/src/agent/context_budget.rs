@@ -107,11 +107,15 @@ impl Agent<'_> {
         };
         // The content of this answer is not part of the run, but its arrival shows activity.
         let journal = run.journal;
+        let mut empty = Vec::new();
         let mut progress = |progress: Progress<'_>| match progress {
             Progress::Text { .. } | Progress::Thinking { .. } => {}
+            Progress::Empty(turn) => empty.push(turn.clone()),
             progress => journal.progress(&progress),
         };
-        let turn = match run.provider.turn(request, &mut progress, run.interrupt) {
+        let answer = run.provider.turn(request, &mut progress, run.interrupt);
+        self.count_empty(&empty);
+        let turn = match answer {
             Ok(turn) => turn,
             Err(ProviderError::Interrupted) => return ControlFlow::Break(self.interrupted()),
             Err(_) => return ControlFlow::Continue(()),

@@ -196,6 +196,9 @@ impl Agent<'_> {
 
     /// Retries after an empty answer.
     pub(super) fn retry_empty(&mut self, why: &str) -> ControlFlow<Ending> {
+        if self.writes_fences() {
+            return self.start_other_sample("the answer was empty", NO_CHANGE);
+        }
         self.run.journal.guard("nudge", why);
         self.send_to_model(&format!(
             "Your answer was empty. If the work is done, say so in one sentence. Else: {}",

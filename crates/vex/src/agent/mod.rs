@@ -251,7 +251,7 @@ impl<'a> Agent<'a> {
             return ControlFlow::Break(Ending::failed(ExitReason::Limit, why));
         }
         let Some(turn) = self.ask()? else {
-            // A message stopped the request, and is in the next one.
+            // What changed is in the next request.
             return ControlFlow::Continue(());
         };
         self.meter.answered();
@@ -343,8 +343,8 @@ impl<'a> Agent<'a> {
         ControlFlow::Continue(true)
     }
 
-    /// Returns the next answer of the model; `None` if a message stopped the request. Shortens the
-    /// conversation first if it is too long.
+    /// Returns the next answer of the model; `None` if another request must be sent, because a message
+    /// stopped this one or its answer was empty. Shortens the conversation first if it is too long.
     fn ask(&mut self) -> ControlFlow<Ending, Option<Turn>> {
         let mut shortened = 0;
         let writes_fences = self.writes_fences();
@@ -360,9 +360,15 @@ impl<'a> Agent<'a> {
             };
             let bytes = history.bytes();
             let journal = run.journal;
-            let mut progress = |progress: Progress<'_>| journal.progress(&progress);
+            let mut empty = Vec::new();
+            let mut progress = |progress: Progress<'_>| match progress {
+                Progress::Empty(turn) => empty.push(turn.clone()),
+                progress => journal.progress(&progress),
+            };
             let step = run.inbox.start_step(run.interrupt);
-            let error = match run.provider.turn(request, &mut progress, &step.interrupt) {
+            let answer = run.provider.turn(request, &mut progress, &step.interrupt);
+            self.count_empty(&empty);
+            let error = match answer {
                 Ok(turn) => {
                     self.estimator.learn(bytes, &turn);
                     self.add_usage(&turn);
@@ -371,12 +377,25 @@ impl<'a> Agent<'a> {
                 Err(error) => error,
             };
             match error {
-                ProviderError::Interrupted if !run.interrupt.is_set() => return ControlFlow::Continue(None),
+                ProviderError::Interrupted if !self.run.interrupt.is_set() => {
+                    return ControlFlow::Continue(None);
+                }
                 // The same request would give the same empty answer; a different one may not.
-                ProviderError::Empty(why) if self.retry_budget.allow_empty() => self.retry_empty(&why)?,
+                ProviderError::Empty(why) if writes_fences || self.retry_budget.allow_empty() => {
+                    self.retry_empty(&why)?;
+                    return ControlFlow::Continue(None);
+                }
                 ProviderError::Overflow(_) if shortened < 2 && self.overflow(shortened)? => shortened += 1,
                 error => return ControlFlow::Break(self.no_answer(error)),
             }
+        }
+    }
+
+    /// Counts empty answers, each as a turn. Their request may have been repeated by the provider.
+    fn count_empty(&mut self, answers: &[Turn]) {
+        for answer in answers {
+            self.add_usage(answer);
+            self.meter.answered();
         }
     }
 

@@ -46,7 +46,11 @@ impl<F: FnMut(usize, &[Message]) -> Result<Turn, ProviderError>> Provider for Fa
             });
         }
         self.seen.push(request.messages.to_vec());
-        (self.answer)(number, request.messages)
+        let answer = (self.answer)(number, request.messages);
+        if let Err(ProviderError::Empty(_)) = answer {
+            progress(Progress::Empty(&used(text_turn(""), 1000, 0.0)));
+        }
+        answer
     }
 
     fn set_tool_calls(&mut self, form: ToolCalls) {

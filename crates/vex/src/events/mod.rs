@@ -174,6 +174,8 @@ impl Journal {
         match progress {
             Progress::Text { block, text } => self.inner().delta(DeltaKind::Text, *block, text),
             Progress::Thinking { block, text } => self.inner().delta(DeltaKind::Thinking, *block, text),
+            // It is counted with its usage.
+            Progress::Empty(_) => {}
             Progress::Received { bytes } => self.inner().activity(*bytes as u64),
             Progress::Retry {
                 attempt,

@@ -39,7 +39,7 @@ pub struct Request<'a> {
 }
 
 /// Progress of a streaming answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Progress<'a> {
     /// Text, without the markup of tool calls.
     Text {
@@ -58,6 +58,8 @@ pub enum Progress<'a> {
         /// How much of this answer arrived so far, in bytes.
         bytes: usize,
     },
+    /// An answer was empty. It is no turn of the conversation, but has used tokens.
+    Empty(&'a Turn),
     /// Another try follows, after this many milliseconds.
     Retry {
         /// The number of the next try, from 2.

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use serde_json::{Value, json};
 use vex::interrupt::Interrupt;
 use vex::provider::http::HttpProvider;
-use vex::provider::protocol::Protocol;
+use vex::provider::protocol::{Protocol, ToolCalls};
 use vex::provider::{Provider, ProviderError, Request};
 use vik_testkit::server::ModelServer;
 
@@ -75,6 +75,23 @@ fn repeatedly_broken_answer_ends_the_retries() {
             assert_eq!(class.as_deref(), Some("network"), "{message}");
             assert_eq!(asked.requests(), 3, "{protocol:?} {bad}");
             assert!(message.ends_with("(after 3 tries)"), "{message}");
+        }
+    }
+}
+
+#[test]
+fn empty_answers_are_reported_with_their_usage_and_repeated_only_for_large_models() {
+    for (tool_calls, requests) in [(ToolCalls::Native, 3), (ToolCalls::Files, 1)] {
+        let script = json!([{"text": "", "times": "forever"}]);
+        let asked = ask_with(Protocol::Chat, script, |settings| {
+            settings.model.tool_calls = tool_calls;
+        });
+        assert!(matches!(asked.result, Err(ProviderError::Empty(_))));
+        assert_eq!(asked.requests(), requests);
+        assert_eq!(asked.observed.empty.len(), requests);
+        for empty in &asked.observed.empty {
+            assert!(empty.counted && empty.usage.input_tokens == 1000, "{empty:?}");
+            assert!(empty.cost_usd > Some(0.0));
         }
     }
 }

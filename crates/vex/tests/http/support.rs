@@ -47,6 +47,7 @@ pub struct Observed {
     pub delays: Vec<u64>,
     pub reasons: Vec<String>,
     pub fallback: Option<String>,
+    pub empty: Vec<Turn>,
     /// How much of the answer had arrived at each report.
     pub received: Vec<usize>,
 }
@@ -57,6 +58,7 @@ impl Observed {
             Progress::Text { text, .. } => self.text.push_str(text),
             Progress::Thinking { text, .. } => self.thinking.push_str(text),
             Progress::Received { bytes } => self.received.push(*bytes),
+            Progress::Empty(turn) => self.empty.push((*turn).clone()),
             Progress::Retry {
                 attempt,
                 delay_ms,

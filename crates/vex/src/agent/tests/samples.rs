@@ -107,6 +107,50 @@ fn answer_that_was_cut_off_is_followed_by_another_sample() {
 }
 
 #[test]
+fn empty_answer_is_another_sample_and_counts() {
+    let empty = || Err(ProviderError::Empty("the answer is empty".to_owned()));
+    let scene = scene(|_| {});
+    let played = scene.play(|number, _| match number {
+        0 => empty(),
+        _ => Ok(file("right")),
+    });
+    assert_eq!(played.ending.reason, ExitReason::Done);
+    assert!(only_message(&played, 1).contains("no file and no command"));
+
+    let scene = self::scene(|settings| {
+        settings.limits.tokens = Some(4000);
+        settings.more_tries = 1;
+    });
+    let played = scene.play(|_, _| empty());
+    assert_eq!(played.ending.reason, ExitReason::Limit);
+    assert_eq!(played.seen.len(), 3, "a fourth request would exceed the limit");
+    let last = played.events("usage").last().unwrap();
+    assert_eq!(last["input_tokens"], 3000);
+
+    let scene = self::scene(|settings| settings.more_tries = 1);
+    let played = scene.play(|_, _| empty());
+    assert_eq!(played.ending.reason, ExitReason::NoProgress);
+    assert_eq!(played.seen.len(), 14, "two tries with six fresh starts each");
+}
+
+#[test]
+fn empty_answer_of_a_large_model_counts_and_the_conversation_goes_on() {
+    let play = |turns| {
+        let scene = Scene::turns(turns);
+        scene.play(|number, _| match number {
+            0 => Err(ProviderError::Empty("the answer is empty".to_owned())),
+            _ => Ok(text_turn(REPORT)),
+        })
+    };
+    let played = play(2);
+    assert_eq!(played.ending.reason, ExitReason::Done);
+    assert!(last_user(&played.seen[1]).contains("Your answer was empty."));
+    let played = play(1);
+    assert_eq!(played.ending.reason, ExitReason::Limit);
+    assert_eq!(played.seen.len(), 1);
+}
+
+#[test]
 fn check_that_keeps_failing_is_no_success() {
     let scene = scene(|_| {});
     let played = scene.play(|number, _| Ok(file(&format!("wrong {number}"))));

@@ -157,7 +157,7 @@ impl RequestRunner {
         let message = self.client.masked(&format!("{name}: {error}"));
         match error {
             StreamError::Cut => Failure::new(Fault::Cut, message),
-            StreamError::Empty => Failure::new(Fault::Empty, message),
+            StreamError::Empty(_) => Failure::new(Fault::Empty, message),
             StreamError::Malformed { .. } | StreamError::TooLarge => Failure::new(Fault::Malformed, message),
             StreamError::Reported {
                 body: error_body,

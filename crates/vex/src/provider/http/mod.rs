@@ -24,7 +24,7 @@ use self::retry::{Decision, Tries};
 use super::catalog::Endpoint;
 use super::prices::{self, Facts, ModelConfig};
 use super::protocol::{ModelSettings, ToolCalls};
-use super::stream::AnswerReader;
+use super::stream::{AnswerReader, StreamError};
 use super::{ModelInfo, Progress, Provider, ProviderError, Request};
 use crate::conversation::Turn;
 use crate::interrupt::Interrupt;
@@ -184,6 +184,10 @@ impl RequestRunner {
             tries.made += 1;
             tries.broken += u32::from(failure.fault.is_broken_answer());
             tries.left = end.saturating_duration_since(Instant::now());
+            if failure.fault == Fault::Empty && self.model.tool_calls.in_fences() {
+                // The agent asks for another sample: the same request mostly gives the same answer.
+                return Err(failure.into());
+            }
             match retry::decide(
                 &failure,
                 tries,
@@ -297,7 +301,13 @@ impl RequestRunner {
                 return Err(self.stalled(self.deadlines.silence_ms));
             }
         }
-        reader.finish(progress).map_err(|error| self.broken(error))
+        reader.finish(progress).map_err(|mut error| {
+            if let StreamError::Empty(turn) = &mut error {
+                **turn = self.priced(std::mem::take(turn));
+                progress(Progress::Empty(turn));
+            }
+            self.broken(error)
+        })
     }
 
     /// Adds the cost, unless the provider reports it.

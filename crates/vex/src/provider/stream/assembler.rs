@@ -325,7 +325,7 @@ impl<'a> Assembler<'a> {
             Block::Native { .. } => true,
         });
         if empty && turn.stop == StopReason::End {
-            return Err(StreamError::Empty);
+            return Err(StreamError::Empty(Box::new(turn)));
         }
         Ok(turn)
     }

@@ -19,7 +19,7 @@ pub use assembler::Assembler;
 pub use reader::AnswerReader;
 
 use super::http::fault::ErrorBody;
-use crate::conversation::{StopReason, Usage};
+use crate::conversation::{StopReason, Turn, Usage};
 
 /// The number of a part of an answer. Parts may be interleaved, and are ordered by their first
 /// event.
@@ -120,14 +120,14 @@ impl InputDetails {
 }
 
 /// Why a stream gave no turn.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, PartialEq, thiserror::Error)]
 pub enum StreamError {
     /// It ended before the answer did.
     #[error("the stream ended before the answer was whole")]
     Cut,
-    /// The answer has no text, no thinking and no calls.
+    /// The answer has no text, no thinking and no calls, but its tokens count.
     #[error("the answer is empty")]
-    Empty,
+    Empty(Box<Turn>),
     /// The provider reported an error within the answer.
     #[error("{}", reported(body))]
     Reported {
