@@ -183,6 +183,19 @@ fn line_ends_and_marks_are_kept() {
         "{shown}"
     );
     assert_eq!(bench.get("f"), "\u{feff}one\r\ntwo\r\n");
+
+    let write = |before: &str, content: &str| {
+        bench.put("g", before);
+        bench.ok("read_file", json!({"path": "g"}));
+        bench.ok("write_file", json!({"path": "g", "content": content}));
+        bench.get("g")
+    };
+    assert_eq!(write("a\nb\n", "one\r\ntwo\r\n"), "one\ntwo\n");
+    assert_eq!(write("a\nb\n", "one\r\ntwo"), "one\ntwo");
+    assert_eq!(write("a\r\nb\r\n", "one\ntwo\n"), "one\r\ntwo\r\n");
+    // Mixed line ends are meant.
+    assert_eq!(write("a\nb\n", "one\r\ntwo\n"), "one\r\ntwo\n");
+    assert_eq!(write("a\nb\nc\r\n", "one\r\ntwo\r\n"), "one\r\ntwo\r\n");
 }
 
 #[test]

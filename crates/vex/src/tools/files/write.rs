@@ -90,12 +90,19 @@ fn in_the_style_of<'a>(stored: &StoredFile, content: &'a str) -> Cow<'a, str> {
     };
     let content = match LineEnding::of(before) {
         LineEnding::CrLf if !content.contains("\r\n") => LineEnding::CrLf.on(content),
+        // A server or a model that ends all lines so does not mean this file.
+        LineEnding::Lf if !before.contains("\r\n") && has_only_crlf(content) => LineEnding::Lf.on(content),
         _ => Cow::Borrowed(content),
     };
     if before.starts_with(BOM) && !content.starts_with(BOM) {
         return Cow::Owned(format!("{BOM}{content}"));
     }
     content
+}
+
+/// Returns whether each line of a text ends with CR LF.
+fn has_only_crlf(text: &str) -> bool {
+    text.matches('\n').count() == text.matches("\r\n").count()
 }
 
 fn lines(text: &str) -> String {
