@@ -21,6 +21,9 @@ const MAX_FRESH_STARTS: u32 = 6;
 /// are to differ.
 const TEMPERATURES: (f32, f32) = (0.2, 0.8);
 
+/// The share of the model's context that the shown files may take.
+const FILES_SHARE: f64 = 0.25;
+
 /// How much of the error of a call is repeated, in bytes.
 const MAX_ERROR: usize = 1000;
 
@@ -304,7 +307,8 @@ impl Agent<'_> {
             task.push('\n');
             task.push_str(path);
         }
-        let (text, files) = described(run.tools, &task, check, run.journal, run.interrupt);
+        let room = self.estimator.bytes(FILES_SHARE);
+        let (text, files) = described(run.tools, &task, check, room, run.journal, run.interrupt);
         self.shown = files;
         text
     }

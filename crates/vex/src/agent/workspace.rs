@@ -16,17 +16,20 @@ const MAX_FILES: usize = 12 * 1024;
 /// The maximum size of the list of files that are not shown, in bytes.
 const MAX_OTHERS: usize = 1000;
 
-/// Describes the workspace with its files, and how the check failed, and returns the files.
+/// Describes the workspace with its files, as far as they fit into `room` bytes if the context of the
+/// model is known, and how the check failed, and returns the files.
 pub(crate) fn described(
     tools: &Toolbox,
     task: &str,
     check: Option<(&Verify, &ToolResult)>,
+    room: Option<usize>,
     journal: &Journal,
     interrupt: &Interrupt,
 ) -> (String, Attachments) {
     let mut text = surroundings(tools.root().path(), tools.permission());
     let output = check.map_or("", |(_, result)| result.output.as_str());
-    let files = tools.attachments(task, output, MAX_FILES, journal, interrupt);
+    let max = room.map_or(MAX_FILES, |room| room.min(MAX_FILES));
+    let files = tools.attachments(task, output, max, journal, interrupt);
     let Attachments { shown, others } = &files;
     if !shown.is_empty() {
         text.push_str("\nThe files, whole:\n");

@@ -272,6 +272,31 @@ fn file_that_contains_fences_is_written_whole_or_not_at_all() {
 }
 
 #[test]
+fn shown_files_take_at_most_a_quarter_of_the_context() {
+    let mut scene = scene(|_| {});
+    scene.task = "Correct a.txt, b.txt and c.txt.".to_owned();
+    std::fs::write(scene.work().join("b.txt"), "b ".repeat(1500)).unwrap();
+    std::fs::write(scene.work().join("c.txt"), "c ".repeat(4000)).unwrap();
+    for (window, others) in [
+        (None, &[][..]),
+        (Some(65_536), &[][..]),
+        (Some(4096), &["c.txt"][..]),
+        (Some(2048), &["b.txt c.txt"][..]),
+    ] {
+        scene.window = window;
+        let played = scene.play_turns(vec![file("right")]);
+        let text = only_message(&played, 0);
+        let listed: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("Other files: "))
+            .collect();
+        assert_eq!(listed, others, "{window:?}");
+        assert!(text.contains("\na.txt\n```\n"));
+        std::fs::write(scene.work().join("a.txt"), "start\n").unwrap();
+    }
+}
+
+#[test]
 fn large_file_is_not_replaced_by_a_model_that_has_not_seen_it() {
     let scene = scene(|_| {});
     std::fs::write(scene.work().join("a.txt"), "x\n".repeat(10_000)).unwrap();
