@@ -13,13 +13,16 @@ use crate::conversation::{ToolCall, ToolResult};
 use crate::events::ExitReason;
 use crate::session::Entry;
 use crate::snapshot::{Snapshot, State};
-use crate::tools::{Attachment, Tool as _, WriteFile, has_word};
+use crate::tools::{Attachment, NOT_READ, Tool as _, WriteFile, has_word};
 
 /// How often a try may start afresh, beside those after a failed check.
 const MAX_FRESH_STARTS: u32 = 6;
 /// The temperature of the first sample, which is to be the likeliest one, and of the others, which
 /// are to differ.
 const TEMPERATURES: (f32, f32) = (0.2, 0.8);
+
+/// Why such a model may not replace a file: it has no tool that reads it.
+const NOT_SHOWN: &str = "was not shown to you, so it was not replaced. Write it only if it is shown now";
 
 /// The share of the model's context that the shown files may take.
 const FILES_SHARE: f64 = 0.25;
@@ -170,8 +173,11 @@ impl Agent<'_> {
         let settings = self.run.settings;
         let answer = &self.answer;
         let has_changed = answer.changed || self.has_changed_files();
-        if !has_changed && !answer.succeeded {
-            let note = format!("Your last answer changed nothing: {}", brief(&answer.error));
+        // Where no files are kept, a change is always possible; but only the next sample shows this file.
+        let is_unseen = !answer.changed && self.samples.files.is_none() && answer.error.contains(NOT_READ);
+        if (is_unseen || !has_changed) && !answer.succeeded {
+            let error = answer.error.replace(NOT_READ, NOT_SHOWN);
+            let note = format!("Your last answer changed nothing: {}", brief(&error));
             self.start_other_sample("nothing in the answer worked", &note)?;
             return ControlFlow::Continue(SampleEnd::Fresh);
         }

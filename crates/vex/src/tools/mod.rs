@@ -53,7 +53,7 @@ pub use rules::{Rule, RuleError, Rules, ToolName};
 
 pub(crate) use attachments::{Attachment, Attachments, has_word};
 pub(crate) use command::RunCommand;
-pub(crate) use files::{EditFile, WriteFile};
+pub(crate) use files::{EditFile, NOT_READ, WriteFile};
 pub(crate) use load_skill::LoadSkill;
 pub(crate) use output::{RunOutcome, ToolError, WriteOutcome};
 pub(crate) use subject::Subject;

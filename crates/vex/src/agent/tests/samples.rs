@@ -272,6 +272,30 @@ fn file_that_contains_fences_is_written_whole_or_not_at_all() {
 }
 
 #[test]
+fn file_that_was_not_shown_is_in_the_next_sample_and_its_note_names_no_tool() {
+    // The room is taken by the files that the task names.
+    let mut scene = scene(|settings| settings.verify = None);
+    scene.task = "Correct b.txt.".to_owned();
+    std::fs::write(scene.work().join("a.txt"), "start\n".repeat(1000)).unwrap();
+    std::fs::write(scene.work().join("b.txt"), "b\n".repeat(4000)).unwrap();
+    let played = scene.play_turns(vec![
+        file("right"),
+        file("right"),
+        text_turn("The file is corrected."),
+    ]);
+    assert_eq!(played.ending.reason, ExitReason::Done);
+    assert!(only_message(&played, 0).contains("Other files: a.txt"));
+    let text = only_message(&played, 1);
+    assert!(
+        text.contains("a.txt was not shown to you, so it was not replaced"),
+        "{text}"
+    );
+    assert!(text.contains("\na.txt\n```\nstart\n"), "{text}");
+    assert!(!text.contains("edit_file") && !text.contains("read it"), "{text}");
+    assert_eq!(content(&scene), "right\n");
+}
+
+#[test]
 fn shown_files_take_at_most_a_quarter_of_the_context() {
     let mut scene = scene(|_| {});
     scene.task = "Correct a.txt, b.txt and c.txt.".to_owned();

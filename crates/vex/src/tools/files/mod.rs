@@ -25,7 +25,7 @@ pub(crate) use list::ListDir;
 pub(crate) use nearest::explain;
 pub(crate) use read::ReadFile;
 pub(crate) use text::count_of_lines;
-pub(crate) use write::WriteFile;
+pub(crate) use write::{NOT_READ, WriteFile};
 
 use super::{ToolContext, ToolError};
 use serde_json::{Value, json};

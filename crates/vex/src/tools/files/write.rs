@@ -12,6 +12,10 @@ use crate::tools::memory::FileState;
 use crate::tools::tool::Write as Writes;
 use crate::tools::{Tool, ToolContext, ToolError, WriteOutcome};
 
+/// Why a file is not replaced that the model has not seen.
+pub(crate) const NOT_READ: &str =
+    "exists and you have not read it; read it first, or change parts of it with edit_file";
+
 #[derive(Debug, Deserialize)]
 pub(crate) struct WriteFile {
     pub(crate) path: PathBuf,
@@ -52,9 +56,7 @@ impl Tool for WriteFile {
         let seen = replaceable(context, &place, &self.path, &stored)?;
         let fail = |reason: &str| Err(ToolError::Failed(format!("{path} {reason}")));
         if seen == FileState::Never && !stored.bytes.is_empty() {
-            return fail(
-                "exists and you have not read it; read it first, or change parts of it with edit_file",
-            );
+            return fail(NOT_READ);
         }
         let most = self.content.lines().count().max(count_lines(&stored.bytes));
         if most > limits.max_lines {
