@@ -127,6 +127,9 @@ NAME
 
 /// Why a fence that may end later than it seems is not carried out; nothing after it is read.
 const NO_CLEAR_END: &str = "the fence contains other fences, so its end is not clear. Write it again between lines of four marks (````)";
+/// Why a command after a prompt is not carried out.
+const LONG_COMMAND: &str =
+    "it goes on after the line of its prompt. Write it again without prompts and without output";
 /// Why a change is not carried out.
 const OTHER_FORM: &str = "this form of a change is not applied. Write the file as described above";
 
@@ -451,38 +454,49 @@ impl<'a> Fence<'a> {
             } else {
                 self.content
             };
-            return (!line.trim().is_empty()).then(|| vec![Part::Command(without_prompts(line))]);
+            if line.trim().is_empty() {
+                return None;
+            }
+            let command =
+                without_prompts(line).map_or_else(|| self.unclear(None, LONG_COMMAND), Part::Command);
+            return Some(vec![command]);
         }
         let path = named.or(only_file.filter(|_| !mark.is_empty()))?;
         if content.contains(SEARCH) {
             return edits(path, content);
         }
         if DIFFS.contains(&mark) || has_other_marks(content) {
-            return Some(vec![Part::Unclear(Unclear {
-                path: Some(path),
-                raw: self.raw,
-                reason: OTHER_FORM,
-            })]);
+            return Some(vec![self.unclear(Some(path), OTHER_FORM)]);
         }
         Some(vec![Part::Write { path, content }])
     }
+
+    fn unclear(&self, path: Option<&'a str>, reason: &'static str) -> Part<'a> {
+        Part::Unclear(Unclear {
+            path,
+            raw: self.raw,
+            reason,
+        })
+    }
 }
 
-/// Returns the commands of a terminal session: the lines after its prompts, if it has any.
-fn without_prompts(lines: &str) -> Cow<'_, str> {
+/// Returns the commands of a terminal session: the lines after its prompts, if it has any. Returns
+/// `None` if a command goes on in the next line, which could also be output.
+fn without_prompts(lines: &str) -> Option<Cow<'_, str>> {
     let is_command = |line: &&str| !line.trim().is_empty() && !line.starts_with('#');
     if !lines
         .lines()
         .find(is_command)
         .is_some_and(|line| line.starts_with(PROMPT))
     {
-        return Cow::Borrowed(lines);
+        return Some(Cow::Borrowed(lines));
     }
     let commands: Vec<&str> = lines
         .lines()
         .filter_map(|line| line.strip_prefix(PROMPT))
         .collect();
-    Cow::Owned(commands.join("\n"))
+    let goes_on = |command: &&str| command.contains("<<") || command.trim_end().ends_with('\\');
+    (!commands.iter().any(goes_on)).then(|| Cow::Owned(commands.join("\n")))
 }
 
 /// Returns whether a content has marks of a replacement in another form.

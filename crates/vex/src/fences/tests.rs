@@ -417,6 +417,29 @@ fn prompts_of_a_shell_are_no_part_of_a_command() {
 }
 
 #[test]
+fn command_that_goes_on_after_its_prompt_is_not_run() {
+    for lines in [
+        "$ cat > a <<EOF\nx\nEOF\n$ cat a",
+        "$ cargo test \\\n  --workspace\nok",
+    ] {
+        let text = format!("```console\n{lines}\n```");
+        let turn = read(
+            Turn {
+                blocks: vec![Block::text(text.as_str())],
+                ..Turn::default()
+            },
+            None,
+            1,
+        );
+        let call = turn.tool_calls().next().unwrap();
+        assert!(
+            matches!(&call.input, Arguments::Broken { reason, .. } if reason.contains(LONG_COMMAND)),
+            "{call:?}"
+        );
+    }
+}
+
+#[test]
 fn change_in_another_form_is_not_written_as_content() {
     for text in [
         "a.toml\n```diff\n-a = 1\n+a = 2\n```",

@@ -92,7 +92,7 @@ fn in_the_style_of<'a>(stored: &StoredFile, content: &'a str) -> Cow<'a, str> {
     };
     let content = match LineEnding::of(before) {
         LineEnding::CrLf if !content.contains("\r\n") => LineEnding::CrLf.on(content),
-        // A server or a model that ends all lines so does not mean this file.
+        // Some servers and models end every line with CR LF, whatever the file has.
         LineEnding::Lf if !before.contains("\r\n") && has_only_crlf(content) => LineEnding::Lf.on(content),
         _ => Cow::Borrowed(content),
     };
