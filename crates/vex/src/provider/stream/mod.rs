@@ -2,7 +2,7 @@
 //!
 //! There are three pure steps: bytes become server-sent events ([`super::sse`]), a [`Decoder`] of
 //! the protocol turns them into [`StreamEvent`]s, and the [`Assembler`] builds the
-//! [`Turn`](crate::conversation::Turn). [`AnswerReader`] combines the three. A turn is complete or
+//! [`Turn`]. [`AnswerReader`] combines the three. A turn is complete or
 //! does not exist: a stream that was cut, an error in it, and an answer without content are errors.
 
 mod assembler;
