@@ -24,18 +24,7 @@ pub fn tables(done: &[Attempt], all: &[Task]) -> String {
         append_group(&mut text, group, &tasks, &vex);
         let baseline: Vec<_> = done.iter().filter(|one| one.agent == Agent::VexText).collect();
         if group == Group::Work && !baseline.is_empty() {
-            text.push_str("The baseline, one try of each of these tasks, and the first try of vex:\n\n");
-            append_header(&mut text, "agent");
-            append_row(&mut text, &Agent::VexText.to_string(), &baseline);
-            let is_of_baseline = |one: &&&Attempt| baseline.iter().any(|other| other.task == one.task);
-            let first: Vec<_> = vex
-                .iter()
-                .filter(is_of_baseline)
-                .filter(|one| one.number == 1)
-                .copied()
-                .collect();
-            append_row(&mut text, &Agent::Vex.to_string(), &first);
-            text.push('\n');
+            append_baseline(&mut text, &baseline, &vex);
         }
     }
     let protocols: BTreeSet<_> = vex.iter().map(|one| one.protocol.as_str()).collect();
@@ -94,6 +83,25 @@ fn append_group(text: &mut String, group: Group, tasks: &[&Task], vex: &[&Attemp
     }
     append_row(text, "**all**", &tries);
     append_cost(text, &tries);
+}
+
+/// Appends the baseline of the tasks of real work, and the first tries of vex at the same tasks.
+fn append_baseline(text: &mut String, baseline: &[&Attempt], vex: &[&Attempt]) {
+    let is_of_baseline = |one: &&&Attempt| baseline.iter().any(|other| other.task == one.task);
+    let first = vex.iter().filter(is_of_baseline).filter(|one| one.number == 1);
+    let first: Vec<_> = first.copied().collect();
+    text.push_str("The baseline of the tasks of the shape of real work, one try of each");
+    text.push_str(if first.is_empty() {
+        ":\n\n"
+    } else {
+        ", and the first try of vex:\n\n"
+    });
+    append_header(text, "agent");
+    append_row(text, &Agent::VexText.to_string(), baseline);
+    if !first.is_empty() {
+        append_row(text, &Agent::Vex.to_string(), &first);
+    }
+    text.push('\n');
 }
 
 fn append_header(text: &mut String, first: &str) {
@@ -202,6 +210,15 @@ mod tests {
                 "{line} is not in:\n{text}"
             );
         }
+        let baseline = Attempt {
+            agent: Agent::VexText,
+            ..attempt("fix-nil-map", false, Some(true))
+        };
+        let text = tables(std::slice::from_ref(&baseline), &all);
+        assert!(
+            text.contains("one try of each:\n") && !text.contains("0 of 0"),
+            "{text}"
+        );
         let small = tables(&done[..1], &all);
         assert!(
             !small.contains("real work") && !small.contains("**Rust**"),
