@@ -416,26 +416,32 @@ fn prompts_of_a_shell_are_no_part_of_a_command() {
     );
 }
 
+/// Returns why the only call of an answer is not carried out.
+fn refusal(text: &str) -> String {
+    let turn = Turn {
+        blocks: vec![Block::text(text)],
+        ..Turn::default()
+    };
+    let read = read(turn, None, 1);
+    match &read.tool_calls().collect::<Vec<_>>()[..] {
+        [
+            ToolCall {
+                input: Arguments::Broken { reason, .. },
+                ..
+            },
+        ] => reason.clone(),
+        calls => panic!("{text}: {calls:?}"),
+    }
+}
+
 #[test]
 fn command_that_goes_on_after_its_prompt_is_not_run() {
     for lines in [
         "$ cat > a <<EOF\nx\nEOF\n$ cat a",
         "$ cargo test \\\n  --workspace\nok",
     ] {
-        let text = format!("```console\n{lines}\n```");
-        let turn = read(
-            Turn {
-                blocks: vec![Block::text(text.as_str())],
-                ..Turn::default()
-            },
-            None,
-            1,
-        );
-        let call = turn.tool_calls().next().unwrap();
-        assert!(
-            matches!(&call.input, Arguments::Broken { reason, .. } if reason.contains(LONG_COMMAND)),
-            "{call:?}"
-        );
+        let reason = refusal(&format!("```console\n{lines}\n```"));
+        assert!(reason.contains(LONG_COMMAND), "{reason}");
     }
 }
 
@@ -445,17 +451,8 @@ fn change_in_another_form_is_not_written_as_content() {
         "a.toml\n```diff\n-a = 1\n+a = 2\n```",
         "a.toml\n```\n<<<<< SEARCH\na = 1\n=====\na = 2\n>>>>> REPLACE\n```",
     ] {
-        let turn = Turn {
-            blocks: vec![Block::text(text)],
-            ..Turn::default()
-        };
-        let turn = read(turn, None, 1);
-        let call = turn.tool_calls().next().unwrap();
-        assert!(
-            matches!(&call.input, Arguments::Broken { reason, .. } if reason.contains(OTHER_FORM)),
-            "{call:?}"
-        );
-        assert_eq!(turn.tool_calls().count(), 1);
+        let reason = refusal(text);
+        assert!(reason.contains(OTHER_FORM), "{reason}");
     }
 }
 
