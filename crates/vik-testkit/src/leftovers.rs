@@ -54,7 +54,9 @@ fn belongs(pid: i32, root: &Path, mark: &str) -> Option<Leftover> {
     } else if std::fs::read_dir(proc.join("fd"))
         .ok()?
         .flatten()
-        .any(|fd| below_root(&fd.path()) && gives_access(&proc, &fd.file_name()))
+        .filter(|fd| below_root(&fd.path()) && gives_access(&proc, &fd.file_name()))
+        // Its number may have passed to another file between these.
+        .any(|fd| below_root(&fd.path()))
     {
         "fd"
     } else {
@@ -72,13 +74,14 @@ fn belongs(pid: i32, root: &Path, mark: &str) -> Option<Leftover> {
 }
 
 /// Returns whether a descriptor gives access to the content of its file. The template of shims of
-/// another test may keep handles (`O_PATH`) of the folders of all tests.
+/// another test may keep handles (`O_PATH`) of the folders of all tests, and closes and opens them
+/// at any time: a descriptor without information has just been closed.
 fn gives_access(proc: &Path, fd: &OsStr) -> bool {
     const PATH_ONLY: u32 = 0o10_000_000;
     let info = std::fs::read_to_string(proc.join("fdinfo").join(fd)).unwrap_or_default();
     let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
     let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
-    flags.is_none_or(|flags| flags & PATH_ONLY == 0)
+    flags.is_some_and(|flags| flags & PATH_ONLY == 0)
 }
 
 /// Returns whether a process exists and is not a zombie.
