@@ -16,6 +16,7 @@
 compile_error!("Vik runs on Linux (first class) and macOS (best effort); use WSL 2 on Windows");
 
 mod audit;
+mod boot_time;
 #[expect(clippy::disallowed_methods, reason = "reads files of the kernel")]
 mod capabilities;
 #[expect(clippy::disallowed_methods, reason = "opens files of Vik's own")]
@@ -52,6 +53,7 @@ mod tree;
 pub mod untrusted;
 
 pub use audit::{Audited, audit};
+pub use boot_time::BootTime;
 pub use capabilities::{Capability, capabilities, unenforced_limits};
 pub use census::Census;
 pub use direct::{Direct, DirectSpec, kill_descendants};

@@ -16,6 +16,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::{ImageChild, Stat};
+use crate::boot_time::BootTime;
 use crate::kernel_file;
 
 /// Returns the facts about one process, or `None` if it does not exist.
@@ -52,19 +53,11 @@ pub(crate) fn parse_stat(pid: i32, line: &[u8]) -> Option<Stat> {
 /// Returns the time since a start time in clock ticks since the boot.
 #[allow(unsafe_code)]
 pub(crate) fn age(start_time: u64) -> Duration {
-    // SAFETY: plain numbers and a plain struct, valid when zero, that the call fills in.
-    let (now, ticks) = unsafe {
-        let mut now: libc::timespec = std::mem::zeroed();
-        libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut now);
-        (now, libc::sysconf(libc::_SC_CLK_TCK))
-    };
-    let now = Duration::new(
-        u64::try_from(now.tv_sec).unwrap_or(0),
-        u32::try_from(now.tv_nsec).unwrap_or(0),
-    );
+    // SAFETY: a plain number.
+    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
     let ticks = u64::try_from(ticks).unwrap_or(100).max(1);
     let start = Duration::from_millis(start_time.saturating_mul(1000) / ticks);
-    now.saturating_sub(start)
+    Duration::from_nanos(BootTime::now().as_nanos()).saturating_sub(start)
 }
 
 /// Returns the pids of all visible processes.
