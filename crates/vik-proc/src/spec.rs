@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::boot_time::BootTime;
 use crate::identity::ProcessId;
 use crate::os_text;
 use crate::sandbox::{Overrun, Sandbox};
@@ -83,6 +84,12 @@ pub struct ShimSpec {
     /// The programs that processes of the agent can connect to (Linux only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub servers: Option<Servers>,
+    /// The end of the first lease, at most one hour from the start of the shim; `None` if the agent
+    /// needs no lease. The shim kills the tree when the lease ends, and starts no agent after that.
+    /// [`crate::Handle::renew`] renews it. A lease also ends the stop ladder and the
+    /// [`orphan_grace`](Self::orphan_grace).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<BootTime>,
 }
 
 impl ShimSpec {
@@ -291,6 +298,9 @@ pub enum Cause {
     Killed,
     /// The daemon ended, and no other one came within the [`ShimSpec::orphan_grace`].
     LifelineLost,
+    /// The [`ShimSpec::lease`] ended. A version of Vik that does not know this cause cannot read the
+    /// record: to it, the shim ended without one.
+    LeaseLost,
     /// The agent did not start: see [`ExitRecord::spawn_error`].
     SpawnFailed,
 }

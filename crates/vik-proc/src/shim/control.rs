@@ -1,6 +1,6 @@
 //! The FIFO through which a later daemon takes the shim over.
 //!
-//! Each line is `WORD OWNER`. The last sender of `hello` owns the shim, and only the commands of
+//! Each line is `COMMAND OWNER`. The last sender of `hello` owns the shim, and only the commands of
 //! the owner are carried out. The ownership ends when the owner's process ends, when it sends
 //! `bye`, or when no process has the FIFO open for writing any more. A process that only holds the
 //! FIFO open does not keep the agent alive.
@@ -59,12 +59,12 @@ pub(super) enum ControlMessage {
 
 impl ControlMessage {
     fn parse(line: &[u8]) -> Option<Self> {
-        let space = line.iter().position(|&byte| byte == b' ')?;
-        let (verb, owner) = (&line[..space], &line[space + 1..]);
-        match verb {
+        let space = line.iter().rposition(|&byte| byte == b' ')?;
+        let (command, owner) = (&line[..space], &line[space + 1..]);
+        match command {
             b"hello" => Owner::new(owner).map(Self::Hello),
             b"bye" => Some(Self::Bye(owner.to_vec())),
-            _ => Command::parse(verb).map(|command| Self::Command(command, owner.to_vec())),
+            _ => Command::parse(command).map(|command| Self::Command(command, owner.to_vec())),
         }
     }
 }

@@ -80,14 +80,14 @@ impl Shim {
         }
     }
 
-    /// Goes to the last step at once.
-    pub(super) fn kill(&mut self) {
+    /// Goes to the last step at once. The cause is recorded unless the agent has ended.
+    pub(super) fn kill(&mut self, cause: Cause) {
         self.reap();
         if matches!(self.phase, Phase::Killing { .. }) {
             return;
         }
         if self.ended.is_none() {
-            self.cause = Some(Cause::Killed);
+            self.cause = Some(cause);
         }
         self.start_killing();
     }

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 
+use crate::boot_time::BootTime;
 use crate::spec::ShimSpec;
 
 /// The size limit of a spec: a larger environment and arguments could not be executed anyway.
@@ -16,14 +17,19 @@ const MAX_LINE: usize = 16 * 1024 * 1024;
 pub(super) enum Command {
     Stop,
     Kill,
+    /// Replaces the end of the lease.
+    Renew(BootTime),
 }
 
 impl Command {
-    pub(super) fn parse(name: &[u8]) -> Option<Self> {
-        match name {
+    pub(super) fn parse(line: &[u8]) -> Option<Self> {
+        match line {
             b"stop" => Some(Self::Stop),
             b"kill" => Some(Self::Kill),
-            _ => None,
+            _ => {
+                let end = std::str::from_utf8(line.strip_prefix(b"renew ")?).ok()?;
+                Some(Self::Renew(BootTime::from_nanos(end.parse().ok()?)))
+            }
         }
     }
 }

@@ -9,6 +9,8 @@
 //! - 1 and 2: the streams that the agent may inherit.
 //! - 3: the status pipe to the daemon.
 //! - 4: a lock to hold, if there is one.
+//!
+//! An agent of a worker has a lease, which the worker renews. The shim kills the tree when it ends.
 
 mod census_writer;
 mod children;
@@ -24,6 +26,7 @@ mod feed;
 mod ladder;
 #[expect(clippy::disallowed_methods, reason = "opens files of Vik's own")]
 mod launch;
+mod lease;
 mod lifeline;
 #[cfg(target_os = "linux")]
 #[expect(
@@ -59,6 +62,7 @@ use self::disk::Disk;
 use self::feed::StdinFeed;
 use self::ladder::{Phase, Step};
 use self::launch::{Bounds, Evidence};
+use self::lease::Lease;
 use self::lifeline::Lifeline;
 use self::tasks::Tasks;
 use crate::cgroup::{Cgroup, OwnGroups};
@@ -156,6 +160,8 @@ struct Shim {
     owner: Option<Owner>,
     /// The deadline for a later daemon, while there is none.
     orphan_until: Option<Instant>,
+    /// `None` once it has ended, too.
+    lease: Option<Lease>,
     census_writer: Option<CensusWriter>,
     /// The tree's own cgroup, if one could be created.
     cgroup: Option<Cgroup>,
@@ -214,6 +220,7 @@ impl Shim {
         subreaper: bool,
     ) -> Self {
         Self {
+            lease: spec.lease.map(Lease::new),
             spec,
             status,
             lifeline: Some(lifeline),
@@ -292,6 +299,10 @@ impl Shim {
         let ready = self.open_servers();
         #[cfg(not(target_os = "linux"))]
         let ready = Ok(());
+        if self.end_lease() {
+            self.ended = Some((None, None));
+            return;
+        }
         match ready.and_then(|()| launch::launch(&self.spec, opened, bounds)) {
             Ok(launched) => {
                 self.child = Some(launched.pid);
@@ -321,6 +332,7 @@ impl Shim {
         // A command may have arrived together with the spec.
         self.run_commands();
         loop {
+            self.end_lease();
             let childless = self.reap();
             let now = Instant::now();
             self.end_orphan(now);
@@ -339,6 +351,7 @@ impl Shim {
                 self.unreaped.then(Instant::now),
                 self.wake_at(),
                 self.orphan_until,
+                self.lease.as_ref().and_then(Lease::poll_at),
                 self.census_at(),
                 self.check_at,
                 self.disk_check_at,
@@ -394,6 +407,7 @@ impl Shim {
                 fds.len() - 1
             })
         };
+        watch(self.lease.as_ref().and_then(Lease::fd), PollFlags::POLLIN);
         let lifeline = watch(self.lifeline.as_ref().map(Lifeline::fd), PollFlags::POLLIN);
         let control = watch(self.control.as_ref().map(Control::fd), PollFlags::POLLIN);
         let owner = watch(self.owner.as_ref().and_then(Owner::fd), PollFlags::POLLIN);
@@ -422,6 +436,9 @@ impl Shim {
         let servers: Vec<bool> = (fds[server_fds..].iter())
             .map(|fd| fd.any().unwrap_or(true))
             .collect();
+        if self.end_lease() {
+            return;
+        }
         #[cfg(target_os = "linux")]
         let has_requests = (self.servers.as_mut()).is_some_and(|host| host.on_events(&servers));
         if report {

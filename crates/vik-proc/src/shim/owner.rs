@@ -29,7 +29,8 @@ impl Shim {
     fn carry_out(&mut self, command: Command) {
         match command {
             Command::Stop => self.stop(Cause::Stopped),
-            Command::Kill => self.kill(),
+            Command::Kill => self.kill(Cause::Killed),
+            Command::Renew(end) => self.renew_lease(end),
         }
     }
 

@@ -12,6 +12,7 @@ use crate::identity::ProcessId;
 #[cfg(target_os = "linux")]
 use crate::sandbox::{Backend, bubblewrap};
 use crate::sandbox::{DiskLimit, Overrun, SandboxLimits};
+use crate::spec::Cause;
 use crate::sys;
 use crate::task_group::TaskGroup;
 use crate::tree::Survey;
@@ -85,7 +86,7 @@ impl Shim {
                 // This kills all processes at once, so that none can fork meanwhile.
                 cgroup.kill();
             }
-            self.kill();
+            self.kill(Cause::Killed);
         }
     }
 

@@ -35,13 +35,30 @@ proptest! {
         spec.orphan_grace = Duration::from_millis(int);
         spec.mark = Some(Mark::new("NAME", "value"));
         spec.graces.int = Duration::from_millis(int);
+        spec.lease = (int % 2 == 0).then(BootTime::now);
         spec.sandbox = Some(Sandbox {
             write: vec![spec.cwd.clone()],
             ..Sandbox::default()
         });
         let line = serde_json::to_string(&spec).unwrap();
         prop_assert!(!line.contains('\n'));
+        prop_assert_eq!(line.contains(r#","lease":"#), spec.lease.is_some());
         prop_assert_eq!(serde_json::from_str::<ShimSpec>(&line).unwrap(), spec);
+    }
+}
+
+#[test]
+fn causes_have_stable_names() {
+    let causes = [
+        (Cause::Exited, "exited"),
+        (Cause::Stopped, "stopped"),
+        (Cause::Killed, "killed"),
+        (Cause::LifelineLost, "lifeline_lost"),
+        (Cause::LeaseLost, "lease_lost"),
+        (Cause::SpawnFailed, "spawn_failed"),
+    ];
+    for (cause, name) in causes {
+        assert_eq!(serde_json::to_string(&cause).unwrap(), format!("{name:?}"));
     }
 }
 

@@ -51,6 +51,9 @@ impl Supervisor {
     /// A shim that has ended is not an error: [`Supervised::wait`] then returns its exit record, or
     /// [`crate::ShimLost`] after the rest of its tree was ended. So an end during the call is not
     /// missed. A shim that was stopped by a signal is continued.
+    ///
+    /// The lease of the shim, if it has one, is not renewed by an adoption. [`Handle::renew`] renews
+    /// it if it has not ended.
     pub async fn adopt(
         &self,
         spec: &ShimSpec,

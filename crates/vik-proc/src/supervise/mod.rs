@@ -30,6 +30,7 @@ pub use self::limit::{highest_file_limit, keep_files_private, raise_file_limit};
 use self::link::Link;
 pub use self::lost::{ShimLost, read_exit_record, recover};
 use self::pump::{Request, Shim, State, StatusSource};
+use crate::boot_time::BootTime;
 use crate::identity::{ProcessId, boot_id};
 use crate::lock::FileLock;
 use crate::spec::{ExitRecord, Mark, SHIM_VERB, ShimSpec};
@@ -306,6 +307,14 @@ impl Handle {
     /// Kills the whole tree. Returns at once.
     pub fn kill(&self) {
         let _ = self.requests.send(Request::Kill);
+    }
+
+    /// Replaces the end of the [`ShimSpec::lease`], with at most one hour from now. Returns at once.
+    ///
+    /// It has no effect if the agent has no lease, or if the shim reads it after the lease has
+    /// ended: [`wait`](Self::wait) then returns [`crate::Cause::LeaseLost`].
+    pub fn renew(&self, end: BootTime) {
+        let _ = self.requests.send(Request::Renew(end));
     }
 
     /// Leaves the shim and its agent alone: the [`ShimSpec::orphan_grace`] starts, during which

@@ -18,6 +18,7 @@ use super::adopt;
 use super::link::Link;
 use super::lost::{self, Lost, ShimLost};
 use super::shims;
+use crate::boot_time::BootTime;
 use crate::identity::ProcessId;
 use crate::spec::{ExitRecord, ShimSpec, Status};
 #[cfg(target_os = "linux")]
@@ -31,6 +32,7 @@ const SLACK: Duration = Duration::from_secs(15);
 pub(super) enum Request {
     Stop,
     Kill,
+    Renew(BootTime),
     Detach,
 }
 
@@ -179,13 +181,16 @@ impl Shim {
                     Some(Status::Ended(ended)) => record = Some(*ended),
                     None => return Done::Ended(Box::new(record)),
                 },
-                request = self.inbox.recv(), if self.link.is_some() => {
-                    if matches!(request, Some(Request::Detach)) {
+                request = self.inbox.recv(), if self.link.is_some() => match request {
+                    Some(Request::Detach) => {
                         self.link = None;
                         return Done::Detached;
                     }
-                    self.forward(request);
-                    hung_at.get_or_insert(Instant::now() + self.spec.graces.total() + SLACK);
+                    Some(Request::Renew(end)) => self.renew(end),
+                    request => {
+                        self.forward(request);
+                        hung_at.get_or_insert(Instant::now() + self.spec.graces.total() + SLACK);
+                    }
                 },
                 () = until(hung_at) => {
                     self.id.signal(libc::SIGKILL);
@@ -193,6 +198,15 @@ impl Shim {
                 }
             }
         }
+    }
+
+    /// Forwards a renewal of the lease. If that fails, the lease ends.
+    fn renew(&mut self, end: BootTime) {
+        if let Some(link) = &mut self.link {
+            link.send(&format!("renew {}", end.as_nanos()));
+        }
+        // A stopped shim cannot end its tree.
+        self.id.signal(libc::SIGCONT);
     }
 
     /// Forwards a request. `None` means that all handles were dropped, which ends the agent.

@@ -37,7 +37,9 @@ pub(crate) use route::is_elsewhere;
 mod macos;
 #[cfg(target_os = "macos")]
 pub(crate) use macos::*;
+mod boot_timer;
 mod watch;
+pub(crate) use boot_timer::BootTimer;
 pub(crate) use watch::Watch;
 
 /// The process name of shims, where a process can set its name.

@@ -18,10 +18,12 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigHandler, Signal, raise, signal};
 use vik_proc::servers::CONNECT_VERB;
-use vik_proc::{ProcessId, SHIM_VERB, ShimSpec, StdoutMode, Supervisor};
+use vik_proc::{BootTime, Handle, ProcessId, SHIM_VERB, ShimSpec, StdoutMode, Supervisor};
 
 /// The lifetime of each test process, whatever happens.
 const LIFETIME: Duration = Duration::from_secs(120);
+/// The time from a renewal of a lease to its end.
+const RENEWED_FOR: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -64,7 +66,7 @@ fn main() -> ExitCode {
                 println!("{}", input.len());
             }
             // daemon SPEC NOTE: starts the spec in the file under a shim, writes the shim's
-            // identity to NOTE, and watches the shim.
+            // identity to NOTE, and watches the shim. It renews a lease.
             "daemon" => daemon(Path::new(&next()), Path::new(&next()), None),
             // adopt SPEC NOTE: like daemon, but adopts the shim in NOTE instead of a new one.
             "adopt" => {
@@ -216,8 +218,23 @@ fn daemon(spec: &Path, note: &Path, adopted: Option<ProcessId>) {
         std::fs::write(note, serde_json::to_vec(&supervised.shim()).unwrap()).unwrap();
         let watched = note.with_extension("watched");
         std::fs::write(watched, std::process::id().to_string()).unwrap();
-        drop(tokio::time::timeout(LIFETIME, supervised.wait()).await);
+        let handle = supervised.handle();
+        tokio::select! {
+            _ = tokio::time::timeout(LIFETIME, supervised.wait()) => {}
+            () = renew(&spec, &handle) => {}
+        }
     });
+}
+
+/// Renews the lease of the spec, if there is one, as a worker does whose requests are confirmed.
+async fn renew(spec: &ShimSpec, handle: &Handle) {
+    if spec.lease.is_none() {
+        std::future::pending::<()>().await;
+    }
+    loop {
+        handle.renew(BootTime::now().saturating_add(RENEWED_FOR));
+        tokio::time::sleep(RENEWED_FOR / 20).await;
+    }
 }
 
 fn hang() {

@@ -13,6 +13,7 @@ mod auditing;
 mod calls;
 mod command;
 mod ending;
+mod leases;
 mod lost;
 mod matrix;
 #[cfg(target_os = "linux")]

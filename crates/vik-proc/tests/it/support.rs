@@ -237,6 +237,10 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
+    pub(crate) fn process(&self) -> ProcessId {
+        ProcessId::of(i32::try_from(self.child.id()).unwrap()).unwrap()
+    }
+
     /// Kills the daemon like `kill -9`.
     pub(crate) fn die(&mut self) {
         self.child.kill().unwrap();

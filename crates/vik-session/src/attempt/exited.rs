@@ -219,6 +219,12 @@ impl AttemptContext<'_> {
                         "the daemon died, and its agent was stopped",
                     ));
                 }
+                Cause::LeaseLost => {
+                    return Err(AttemptFailure::of(
+                        Outcome::Lost,
+                        "its worker could not renew the lease, and its agent was stopped",
+                    ));
+                }
                 Cause::Stopped | Cause::Killed => {
                     if let Some(cause) = self.attempt.commands.stop_cause() {
                         return Err(cause.failure());
