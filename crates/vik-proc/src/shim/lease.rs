@@ -97,4 +97,22 @@ mod tests {
         lease.renew(BootTime::now());
         assert!(lease.has_ended());
     }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn lease_is_readable_at_its_end() {
+        use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+        let in_a_minute = BootTime::now().saturating_add(Duration::from_secs(60));
+        let mut lease = Lease::new(in_a_minute);
+        let wait = |lease: &Lease, timeout| {
+            let mut fds = [PollFd::new(lease.fd().unwrap(), PollFlags::POLLIN)];
+            poll(&mut fds, timeout).unwrap()
+        };
+        assert_eq!((wait(&lease, PollTimeout::ZERO), lease.poll_at()), (0, None));
+        lease.renew(BootTime::now().saturating_add(Duration::from_millis(10)));
+        let half_a_minute = PollTimeout::try_from(30_000_u32).unwrap();
+        assert_eq!(wait(&lease, half_a_minute), 1);
+        assert!(lease.has_ended());
+    }
 }
