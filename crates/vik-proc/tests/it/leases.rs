@@ -302,6 +302,18 @@ async fn adoption_does_not_revive_a_lease() {
 }
 
 #[tokio::test]
+async fn lease_ends_a_tree_in_namespaces() {
+    let Some(scene) = Scene::with_bubblewrap("leases::lease_ends_a_tree_in_namespaces") else {
+        return;
+    };
+    let mut spec = scene.spec(TREE);
+    spec.lease = Some(in_future());
+    let (supervised, _) = scene.up(&spec).await;
+    supervised.handle().renew(BootTime::now());
+    assert_eq!(scene.end(&supervised).await.cause, Cause::LeaseLost);
+}
+
+#[tokio::test]
 async fn agent_without_a_lease_cannot_get_one() {
     let scene = Scene::new();
     let (supervised, _) = scene.up(&scene.spec(WAITING)).await;

@@ -40,3 +40,22 @@ async fn lost_shim_without_mark_and_census_is_unproven() {
     let lost = within(supervised.wait()).await.unwrap_err();
     assert!(!lost.proof().is_proven() && !agent.is_alive());
 }
+
+#[tokio::test]
+async fn record_with_an_unknown_cause_counts_as_lost() {
+    let scene = Scene::new();
+    let spec = scene.spec("exit 0");
+    let supervised = scene.start(&spec).await;
+    scene.end(&supervised).await;
+    let path = scene.path("exit.json");
+    let record = std::fs::read_to_string(&path).unwrap();
+    write(
+        &path,
+        record.replace("exited", "cause_of_a_later_version").as_bytes(),
+    );
+    let (shim, boot) = (supervised.shim(), vik_proc::identity::boot_id());
+    let lost = within(vik_proc::recover(&spec, shim, None, &boot))
+        .await
+        .unwrap_err();
+    assert!(lost.proof().is_proven() && lost.found.is_empty(), "{lost:?}");
+}
