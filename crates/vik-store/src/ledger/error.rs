@@ -7,6 +7,8 @@ use std::sync::Arc;
 use rusqlite::ffi;
 use vik_core::ids::IssueId;
 
+use super::log_id::LogId;
+
 /// An error in opening, reading or writing the ledger.
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
@@ -58,6 +60,27 @@ pub enum LedgerError {
     /// The changes contradict the contents of the ledger.
     #[error("{path} rejects a change that contradicts its contents")]
     Refused { path: PathBuf, source: Cause },
+    /// The ledger is a copy of a shared log, and another kind of ledger was to be opened.
+    #[error("{path} is a copy of the shared log {log}, which alone decides what it contains")]
+    Shared { path: PathBuf, log: LogId },
+    /// The ledger is a copy of another log than the expected one.
+    #[error("{path} is a copy of the shared log {found}, not of {expected}")]
+    OtherLog {
+        path: PathBuf,
+        found: LogId,
+        expected: LogId,
+    },
+    /// A copy of a shared log was to be opened, but the ledger contains decisions of its own.
+    #[error("{path} contains decisions that are in no shared log")]
+    OwnDecisions { path: PathBuf },
+    /// An entry of the shared log does not follow the last one in the ledger.
+    #[error("{path} needs entry {next} of its shared log before entry {position}")]
+    Gap {
+        path: PathBuf,
+        position: u64,
+        /// The position of the next entry.
+        next: u64,
+    },
     #[error("cannot use {path}")]
     Other { path: PathBuf, source: Cause },
     /// The writer thread has ended.
@@ -74,11 +97,11 @@ pub enum Cause {
 }
 
 /// A commit that failed: its changes must not be carried out, and nothing more is stored until the
-/// ledger is opened again.
+/// ledger is opened again. Only after a [`LedgerError::Gap`] are further entries stored.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("cannot store the decision")]
 pub struct CommitError {
-    /// The first error, which all later commits return too.
+    /// The first error, which all later commits return too, or a gap.
     #[source]
     pub cause: Arc<LedgerError>,
 }
@@ -100,6 +123,16 @@ impl LedgerError {
             Self::Network { .. } => "set `workspace.root` or VIK_HOME to a folder on a local disk",
             Self::Busy { .. } => "stop the other process: `vik status` shows whether a daemon is running",
             Self::Refused { .. } => "restart Vik; if the error returns, report it with the log",
+            Self::Shared { .. } => {
+                "run Vik with the `engine` of the workflow, or set `workspace.root` or VIK_HOME to another folder"
+            }
+            Self::OtherLog { .. } => {
+                "connect Vik to the log of this ledger, or set `workspace.root` or VIK_HOME to another folder"
+            }
+            Self::OwnDecisions { .. } => {
+                "set `workspace.root` or VIK_HOME to another folder, or move all files `vik.db*` out of this one"
+            }
+            Self::Gap { .. } => "restart Vik, which then reads the log from the missing entry on",
             Self::Other { .. } | Self::Stopped => return None,
         })
     }

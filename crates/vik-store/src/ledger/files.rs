@@ -96,7 +96,8 @@ impl Files {
 ///
 /// The file also stores the number of the last acknowledged commit. It is written without waiting
 /// for the disk, after the commit is durable. So the number may be behind the ledger, but a ledger
-/// that is behind the number has lost commits.
+/// that is behind the number has lost commits. A copy of a shared log stores no number, because the
+/// log has what it lost.
 #[derive(Debug)]
 pub(super) struct Lock {
     file: File,

@@ -4,10 +4,14 @@
 //! so that a thousand concurrent decisions cost little more than one. A failed commit ends the
 //! ledger: its changes must not be carried out, and nothing more is stored until the ledger is
 //! opened again.
+//!
+//! A hub has a [`LedgerCopy`] instead: the entries of the log that several hubs share.
 
+mod copy;
 mod error;
 mod figures;
 mod files;
+mod log_id;
 mod network_fs;
 mod read;
 mod repair;
@@ -36,8 +40,10 @@ use vik_core::changes::{Changes, Stored};
 use vik_core::ids::IssueId;
 use vik_core::machine::IssueMachine;
 
+pub use copy::LedgerCopy;
 pub use error::{Cause, CommitError, LedgerError};
 pub use figures::{EndedFigures, IssueCounts, StoredFigures};
+pub use log_id::{InvalidLogId, LogId};
 pub use read::{Reader, StoredAttempt, StoredParked};
 pub use repair::{Health, Repaired, check, repair};
 pub use runs::{RunFilter, StoredRun};
@@ -86,8 +92,9 @@ impl Ledger {
     /// Opens or creates the ledger in a service folder, and returns its contents.
     ///
     /// # Errors
-    /// Returns an error if the ledger cannot be relied on to keep everything, or has lost
-    /// something; see [`LedgerError`]. In that case it is not changed.
+    /// Returns an error if the ledger cannot be relied on to keep everything, has lost something, or
+    /// is the copy of a shared log ([`LedgerError::Shared`]); see [`LedgerError`]. In that case it is
+    /// not changed.
     ///
     /// # Examples
     ///
@@ -110,14 +117,26 @@ impl Ledger {
     }
 
     fn open_with(service_dir: &Path, options: &Options) -> Result<(Self, Stored), LedgerError> {
+        let (ledger, stored, _) = Self::open_as(service_dir, None, options)?;
+        Ok((ledger, stored))
+    }
+
+    /// Opens or creates the copy of a log, or a ledger that is no copy. The last part of the result
+    /// is the number of entries in a copy.
+    fn open_as(
+        service_dir: &Path,
+        log: Option<&LogId>,
+        options: &Options,
+    ) -> Result<(Self, Stored, Option<u64>), LedgerError> {
         network_fs::refuse_network(service_dir, options.probe)?;
         let files = Files::new(service_dir);
         let path = files.db();
         let lock = Lock::acquire(&files)?;
         if !exists(&files, &lock)? {
-            create(&files)?;
+            create(&files, |_| Ok(()))?;
+            files.finish_new()?;
         }
-        let (db, commits) = connect(&files, &lock)?;
+        let (db, commits, position) = connect(&files, &lock, log)?;
         let stored = read::stored(&db, &path, schema::latest())?;
         let fail = |error| LedgerError::of(&path, error);
         crate::fault::before_commit().map_err(fail)?;
@@ -125,6 +144,9 @@ impl Ledger {
         retention::trim_all(&db, now).map_err(fail)?;
         // A disk that refuses writes is detected here, before anything is decided.
         write::put_meta(&db, OPENED, &now.to_string()).map_err(fail)?;
+        if let (Some(log), Some(position)) = (log, position) {
+            copy::put(&db, log, position).map_err(fail)?;
+        }
         db.busy_timeout(options.lock_timeout).map_err(fail)?;
         if let Some(pages) = options.max_pages {
             db.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))
@@ -136,11 +158,12 @@ impl Ledger {
             lock,
             reserve: Reserve::new(files.reserve()),
             commits,
+            received: position,
             fresh: retention::NewDecisions::default(),
             first_error: None,
         };
         let open = Some(writer.spawn(&files)?);
-        Ok((Self { path, open }, stored))
+        Ok((Self { path, open }, stored, position))
     }
 
     /// Returns the path of the database.
@@ -152,10 +175,19 @@ impl Ledger {
     /// they are committed even if the caller does not wait for it. If thousands of commits are
     /// waiting, the call itself blocks until there is room.
     pub fn commit(&self, changes: Changes) -> Answer<()> {
+        self.send_commit(changes, None)
+    }
+
+    fn send_commit(&self, changes: Changes, position: Option<u64>) -> Answer<()> {
         let (done, commit) = oneshot::channel();
         if let Some((queue, _)) = &self.open {
+            let item = Item {
+                changes,
+                position,
+                done,
+            };
             // Without a writer the sender is dropped, which the receiver reports as an error.
-            let _ = queue.send(Request::Commit(Item { changes, done }));
+            let _ = queue.send(Request::Commit(item));
         }
         Answer(commit)
     }
@@ -266,22 +298,29 @@ fn exists(files: &Files, lock: &Lock) -> Result<bool, LedgerError> {
     }
 }
 
-/// Creates an empty ledger under a temporary name first, so that a file with the final name is
-/// always complete.
-fn create(files: &Files) -> Result<(), LedgerError> {
+/// Creates a ledger and fills it in one transaction. It has a temporary name until
+/// [`Files::finish_new`], so that a file with the final name is always complete.
+fn create(files: &Files, fill: impl FnOnce(&Connection) -> rusqlite::Result<()>) -> Result<(), LedgerError> {
     let path = files.create_temporary()?;
     let make = || {
         let mut db = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         schema::migrate(&mut db, 0, schema::MIGRATIONS)?;
+        let transaction = db.transaction()?;
+        fill(&transaction)?;
+        transaction.commit()?;
         db.close().map_err(|(_, error)| error)
     };
-    make().map_err(|error| LedgerError::of(&path, error))?;
-    files.finish_new()
+    make().map_err(|error| LedgerError::of(&path, error))
 }
 
 /// Opens a ledger for writing: checks it without changing a byte, then migrates it to the latest
-/// schema.
-fn connect(files: &Files, lock: &Lock) -> Result<(Connection, u64), LedgerError> {
+/// schema. Returns it with the number of its commits, and with that of its entries if it is to be
+/// the copy of a log.
+fn connect(
+    files: &Files,
+    lock: &Lock,
+    log: Option<&LogId>,
+) -> Result<(Connection, u64, Option<u64>), LedgerError> {
     use rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE as KEEP_LOG;
 
     let path = files.db();
@@ -306,6 +345,7 @@ fn connect(files: &Files, lock: &Lock) -> Result<(Connection, u64), LedgerError>
             expected: lock.acknowledged(),
         });
     }
+    let position = copy::check(&db, &path, log, commits)?;
     db.set_db_config(KEEP_LOG, false).map_err(fail)?;
     let mode: String = db
         .query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))
@@ -317,7 +357,7 @@ fn connect(files: &Files, lock: &Lock) -> Result<(Connection, u64), LedgerError>
         });
     }
     schema::migrate(&mut db, version, schema::MIGRATIONS).map_err(fail)?;
-    Ok((db, commits))
+    Ok((db, commits, position))
 }
 
 /// Applies the settings of every connection. It writes nothing.

@@ -15,6 +15,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0004-in-use.sql"),
     include_str!("migrations/0005-hand-over.sql"),
     include_str!("migrations/0006-live-sessions.sql"),
+    include_str!("migrations/0007-shared-log.sql"),
 ];
 
 /// The application id that marks the file as a ledger of Vik: "VikL".

@@ -1,5 +1,6 @@
 //! The thread that writes: it commits all waiting changes together.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::JoinHandle;
@@ -15,7 +16,7 @@ use vik_core::machine::IssueMachine;
 use super::files::{Files, Lock};
 use super::reserve::Reserve;
 use super::retention::{self, NewDecisions};
-use super::{CommitError, LedgerError, read, write};
+use super::{CommitError, LedgerError, copy, read, write};
 
 /// The limit on waiting commits; further callers block until there is room.
 const MAX_WAITING: usize = 4096;
@@ -23,6 +24,9 @@ const MAX_WAITING: usize = 4096;
 /// A waiting commit, and the channel for its result.
 pub(super) struct Item {
     pub(super) changes: Changes,
+    /// The position of the entry of the shared log that has these changes; `None` for a decision of
+    /// this daemon alone.
+    pub(super) position: Option<u64>,
     pub(super) done: oneshot::Sender<Result<(), CommitError>>,
 }
 
@@ -54,6 +58,9 @@ pub(super) struct Writer {
     pub(super) lock: Lock,
     pub(super) reserve: Reserve,
     pub(super) commits: u64,
+    /// The position of the last entry that was received, if the ledger is a copy of a shared log; 0
+    /// before the first one.
+    pub(super) received: Option<u64>,
     /// Decisions that were written since old ones were deleted.
     pub(super) fresh: NewDecisions,
     /// The first error; nothing is stored after it.
@@ -76,7 +83,7 @@ impl Writer {
             let mut deletions = Vec::new();
             for request in std::iter::once(first).chain(waiting.try_iter().take(MAX_WAITING)) {
                 match request {
-                    Request::Commit(item) => batch.push(item),
+                    Request::Commit(item) => batch.extend(self.in_order(item)),
                     Request::Recall { issues, answer } => {
                         self.commit(std::mem::take(&mut batch));
                         // The receiver may have stopped waiting.
@@ -92,6 +99,30 @@ impl Writer {
             }
         }
         self.close()
+    }
+
+    /// Returns what is to be committed for an item. An entry that is already stored or waiting leaves
+    /// nothing, but its result is that of the entries before it. An entry after a gap is refused.
+    fn in_order(&mut self, mut item: Item) -> Option<Item> {
+        let (Some(position), Some(received)) = (item.position, &mut self.received) else {
+            return Some(item);
+        };
+        let next = received.saturating_add(1);
+        match position.cmp(&next) {
+            Ordering::Less => {
+                item.changes = Changes::default();
+                item.position = None;
+            }
+            Ordering::Equal => *received = position,
+            Ordering::Greater => {
+                let path = self.path.clone();
+                let cause = Arc::new(LedgerError::Gap { path, position, next });
+                // The receiver may have stopped waiting.
+                let _ = item.done.send(Err(CommitError { cause }));
+                return None;
+            }
+        }
+        Some(item)
     }
 
     /// Deletes old attempts. A failure rolls back and changes nothing, so that it does not end the
@@ -143,7 +174,8 @@ impl Writer {
 
     /// Commits a batch and releases the reserve step by step while the disk is full.
     fn commit_with_reserve(&mut self, batch: &[Item]) -> Result<(), LedgerError> {
-        if batch.iter().all(|item| item.changes == Changes::default()) {
+        let is_empty = |item: &Item| item.changes == Changes::default() && item.position.is_none();
+        if batch.iter().all(is_empty) {
             return Ok(());
         }
         let mut result = self.commit_once(batch);
@@ -162,7 +194,9 @@ impl Writer {
         self.write(batch, commit)
             .map_err(|error| LedgerError::of(&self.path, error))?;
         self.commits = commit;
-        self.lock.acknowledge(commit);
+        if self.received.is_none() {
+            self.lock.acknowledge(commit);
+        }
         Ok(())
     }
 
@@ -175,6 +209,9 @@ impl Writer {
             for decision in &item.changes.decisions {
                 self.fresh.note(decision.issue.as_ref());
             }
+        }
+        if let Some(position) = batch.iter().filter_map(|item| item.position).next_back() {
+            copy::put_position(&transaction, position)?;
         }
         self.fresh.trim(&transaction, Timestamp::now())?;
         write::put_meta(&transaction, super::COMMITS, &commit.to_string())?;

@@ -8,12 +8,12 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use rusqlite::{Connection, OpenFlags};
-use vik_core::changes::Changes;
 use vik_core::ids::AttemptId;
 
 use super::files::{self, Files, Lock};
-use super::{COMMITS, LedgerError, check_integrity, commits, read, retention, schema, write};
+use super::{
+    COMMITS, LedgerError, LogId, check_integrity, commits, copy, create, read, retention, schema, write,
+};
 
 /// The condition of a ledger.
 #[derive(Debug)]
@@ -41,6 +41,9 @@ pub struct Repaired {
     pub attempts: usize,
     /// The attempts without an end, which the next daemon resumes.
     pub open: Vec<AttemptId>,
+    /// The shared log of which the new ledger is a copy without any entry; a hub fills it from the
+    /// log.
+    pub log: Option<LogId>,
 }
 
 /// Checks a ledger as thoroughly as possible, also while a daemon uses it.
@@ -78,6 +81,7 @@ fn examine(files: &Files) -> Result<Option<Health>, LedgerError> {
     check_integrity(&db, &path, "integrity_check")?;
     read::stored(&db, &path, schema)?;
     read::check_machines(&db, &path)?;
+    copy::log_and_position(&db, &path)?;
     let commits = commits(&db).map_err(|error| LedgerError::of(&path, error))?;
     if commits < expected {
         return Err(LedgerError::Behind {
@@ -96,6 +100,9 @@ fn examine(files: &Files) -> Result<Option<Health>, LedgerError> {
 /// Rebuilds a damaged ledger from its readable parts, and from the records and logs of its
 /// attempts. The damaged files are moved aside and never removed. An intact ledger stays unchanged;
 /// a missing one is created if there are attempts that it must contain.
+///
+/// A copy of a shared log becomes an empty copy of that log. Its readable parts could lack entries,
+/// and its log has all that decides.
 ///
 /// # Errors
 /// Returns an error if the ledger is in use, is of a later version, or cannot be written. In that
@@ -120,11 +127,25 @@ pub fn repair(service_dir: &Path, sessions_dir: &Path) -> Result<Repaired, Ledge
         .collect::<Vec<_>>();
     let salvaged = salvage::read(sources.iter().map(PathBuf::as_path));
     let commit = salvaged.commits.max(lock.acknowledged()) + 1;
+    if let Some(log) = salvaged.log {
+        create(&files, |db| {
+            copy::put(db, &log, 0)?;
+            write::put_meta(db, COMMITS, &commit.to_string())
+        })?;
+        return Ok(Repaired {
+            moved: replace(&files)?,
+            log: Some(log),
+            ..Repaired::default()
+        });
+    }
     let history_before = salvaged.history_before;
     let changes = rebuild::rebuild(salvaged, found, Timestamp::now());
-    build(&files, &changes, commit, history_before)?;
-    let moved = set_aside(&files)?;
-    files.finish_new()?;
+    create(&files, |db| {
+        write::apply(db, &changes)?;
+        write::put_meta(db, COMMITS, &commit.to_string())?;
+        history_before.map_or(Ok(()), |before| retention::put_history_before(db, before))
+    })?;
+    let moved = replace(&files)?;
     lock.acknowledge(commit);
     let ended: HashSet<_> = changes.ended.iter().map(|ended| ended.attempt_id).collect();
     let sessions = changes.started.iter().map(|started| started.attempt_id);
@@ -133,6 +154,7 @@ pub fn repair(service_dir: &Path, sessions_dir: &Path) -> Result<Repaired, Ledge
         issues: changes.machines.len(),
         attempts: changes.started.len(),
         open: sessions.filter(|session| !ended.contains(session)).collect(),
+        log: None,
     })
 }
 
@@ -152,26 +174,11 @@ fn set_aside_before(service_dir: &Path) -> Result<Vec<PathBuf>, LedgerError> {
 
 const ASIDE: &str = "vik.db.broken-";
 
-fn build(
-    files: &Files,
-    changes: &Changes,
-    commit: u64,
-    history_before: Option<Timestamp>,
-) -> Result<(), LedgerError> {
-    let path = files.create_temporary()?;
-    let make = || {
-        let mut db = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        schema::migrate(&mut db, 0, schema::MIGRATIONS)?;
-        let transaction = db.transaction()?;
-        write::apply(&transaction, changes)?;
-        write::put_meta(&transaction, COMMITS, &commit.to_string())?;
-        if let Some(before) = history_before {
-            retention::put_history_before(&transaction, before)?;
-        }
-        transaction.commit()?;
-        db.close().map_err(|(_, error)| error)
-    };
-    make().map_err(|error| LedgerError::of(&path, error))
+/// Puts the new ledger in the place of the damaged files. Returns their new paths.
+fn replace(files: &Files) -> Result<Vec<PathBuf>, LedgerError> {
+    let moved = set_aside(files)?;
+    files.finish_new()?;
+    Ok(moved)
 }
 
 /// Renames the damaged files. Until the new ledger has their names, a database must not be without

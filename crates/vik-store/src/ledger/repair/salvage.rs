@@ -18,10 +18,12 @@ use vik_core::time::{Mono, Now};
 
 use crate::ledger::read::{self, StoredAttempt, StoredParked};
 use crate::ledger::sql::{read_name, read_run, read_spend, read_time, read_variant};
-use crate::ledger::{commits, retention, write};
+use crate::ledger::{LogId, commits, copy, retention, write};
 
 #[derive(Default)]
 pub(super) struct Salvaged {
+    /// The shared log of which the ledger is a copy.
+    pub(super) log: Option<LogId>,
     pub(super) commits: u64,
     pub(super) machines: BTreeMap<IssueId, IssueMachine>,
     pub(super) attempts: BTreeMap<AttemptId, StoredAttempt>,
@@ -36,6 +38,13 @@ pub(super) struct Salvaged {
 /// Reads the readable parts of these files, which may be missing or have any content.
 pub(super) fn read<'a>(files: impl Iterator<Item = &'a Path>) -> Salvaged {
     let mut all: Vec<_> = files.filter_map(read_database).collect();
+    // Entries of a shared log are not mixed with decisions that no log has.
+    if all
+        .iter()
+        .any(|salvaged| salvaged.log.is_none() && salvaged.commits > 0)
+    {
+        all.retain(|salvaged| salvaged.log.is_none());
+    }
     all.sort_by_key(|salvaged| std::cmp::Reverse(salvaged.commits));
     let newest_first = all.into_iter().reduce(|mut newer, older| {
         newer.join(older);
@@ -84,6 +93,7 @@ fn read_database(path: &Path) -> Option<Salvaged> {
         read::attempt,
     );
     Some(Salvaged {
+        log: copy::log(&db).unwrap_or_default(),
         commits: commits(&db).unwrap_or(0),
         machines: machines(&db),
         attempts: attempts

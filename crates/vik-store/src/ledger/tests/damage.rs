@@ -3,7 +3,7 @@
 use super::*;
 
 /// Returns the contents of the folder without the lock and the index, which are irrelevant here.
-fn content(folder: &Path) -> Vec<(String, Vec<u8>)> {
+pub(super) fn content(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let mut files: Vec<_> = fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())

@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
+use super::shared_log::open as open_copy;
 use super::*;
 
 const FOLDER: &str = "VIK_TEST_LEDGER";
@@ -30,8 +31,15 @@ fn steps(stored: &Stored, reader: &Reader) -> u64 {
     tokens
 }
 
+/// Reports to the parent process that a step is stored.
+fn acknowledge(number: u64) {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "\nkept {number}").unwrap();
+    out.flush().unwrap();
+}
+
 #[test]
-#[ignore = "run by the test below, in a process of its own"]
+#[ignore = "run by the tests below, in a process of its own"]
 fn child_commits_until_it_is_killed() {
     let Some(folder) = std::env::var_os(FOLDER) else {
         return;
@@ -44,21 +52,38 @@ fn child_commits_until_it_is_killed() {
         for commit in [first, second] {
             commit.wait().unwrap();
             number += 1;
-            let mut out = std::io::stdout().lock();
-            writeln!(out, "\nkept {number}").unwrap();
-            out.flush().unwrap();
+            acknowledge(number);
         }
     }
 }
 
+/// Reads the log from some entries before its position on, as a hub may.
 #[test]
-fn acknowledged_commits_survive_a_kill_at_any_moment() {
-    let folder = TempDir::new().unwrap();
-    for kill in 0..60_u64 {
+#[ignore = "run by the tests below, in a process of its own"]
+fn child_copies_a_log_until_it_is_killed() {
+    let Some(folder) = std::env::var_os(FOLDER) else {
+        return;
+    };
+    let (copy, _, position) = open_copy(Path::new(&folder));
+    let mut number = position.saturating_sub(2);
+    loop {
+        let entries = [number + 1, number + 2].map(|entry| copy.commit_entry(entry, step(entry)));
+        for entry in entries {
+            entry.wait().unwrap();
+            number += 1;
+            acknowledge(number);
+        }
+    }
+}
+
+/// Starts a child process again and again, and kills it at some moment. Calls `check` after each
+/// kill with the last step that the child acknowledged; the child goes on from what `check` leaves.
+fn kill_repeatedly(child: &str, kills: u64, folder: &Path, mut check: impl FnMut(u64, u64)) {
+    for kill in 0..kills {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "ledger::tests::kill::child_commits_until_it_is_killed"])
+            .args(["--exact", &format!("ledger::tests::kill::{child}")])
             .args(["--ignored", "--nocapture"])
-            .env(FOLDER, folder.path())
+            .env(FOLDER, folder)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -79,13 +104,48 @@ fn acknowledged_commits_survive_a_kill_at_any_moment() {
             last = number;
         }
         assert!(last > 0, "the child commits");
-        let (ledger, stored) = Ledger::open(folder.path()).unwrap();
-        let reader = Reader::open(folder.path()).unwrap().unwrap();
-        let found = steps(&stored, &reader);
-        assert!(found >= last, "{found} steps are there, {last} were acknowledged");
-        // A ledger that was closed cleanly has no log; the next kill must find one.
-        if kill % 2 == 0 {
-            ledger.close().unwrap();
-        }
+        check(kill, last);
     }
+}
+
+#[test]
+fn acknowledged_commits_survive_a_kill_at_any_moment() {
+    let folder = TempDir::new().unwrap();
+    kill_repeatedly(
+        "child_commits_until_it_is_killed",
+        60,
+        folder.path(),
+        |kill, last| {
+            let (ledger, stored) = Ledger::open(folder.path()).unwrap();
+            let reader = Reader::open(folder.path()).unwrap().unwrap();
+            let found = steps(&stored, &reader);
+            assert!(found >= last, "{found} steps are there, {last} were acknowledged");
+            // A ledger that was closed cleanly has no log; the next kill must find one.
+            if kill % 2 == 0 {
+                ledger.close().unwrap();
+            }
+        },
+    );
+}
+
+#[test]
+fn position_of_a_copy_agrees_with_its_content_after_a_kill_at_any_moment() {
+    let folder = TempDir::new().unwrap();
+    kill_repeatedly(
+        "child_copies_a_log_until_it_is_killed",
+        60,
+        folder.path(),
+        |kill, last| {
+            let (copy, stored, position) = open_copy(folder.path());
+            let reader = Reader::open(folder.path()).unwrap().unwrap();
+            assert_eq!(steps(&stored, &reader), position);
+            assert!(
+                position >= last,
+                "{position} entries are there, {last} were acknowledged"
+            );
+            if kill % 2 == 0 {
+                copy.close().unwrap();
+            }
+        },
+    );
 }

@@ -17,7 +17,9 @@ use vik_core::outcome::{CostSource, Outcome};
 
 use super::*;
 
+mod copies;
 mod damage;
+mod decided;
 mod history;
 mod kill;
 mod model;
@@ -25,6 +27,7 @@ mod refuse;
 mod repair;
 mod rows;
 mod runs;
+mod shared_log;
 mod versions;
 
 fn at(second: i64) -> Timestamp {

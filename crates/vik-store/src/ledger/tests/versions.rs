@@ -31,6 +31,7 @@ const RELEASED: &[&str] = &[
     include_str!("fixtures/ledger-4.sql"),
     include_str!("fixtures/ledger-5.sql"),
     include_str!("fixtures/ledger-6.sql"),
+    include_str!("fixtures/ledger-7.sql"),
 ];
 
 #[test]
@@ -106,6 +107,35 @@ fn released_ledgers_load_with_the_schema_of_a_new_one() {
         assert_eq!(reader.claims().unwrap().len(), 1);
         assert_eq!(reader.decisions(None, 10).unwrap().len(), 2);
     }
+}
+
+/// A service folder of an earlier version has decisions of its own, so that no log begins with it.
+#[test]
+fn released_ledgers_do_not_become_copies() {
+    for dump in RELEASED {
+        let folder = TempDir::new().unwrap();
+        let db = Connection::open(folder.path().join(DB)).unwrap();
+        db.execute_batch(dump).unwrap();
+        drop(db);
+        let before = fs::read(folder.path().join(DB)).unwrap();
+        let error = LedgerCopy::open(folder.path(), &shared_log::log()).unwrap_err();
+        assert!(matches!(error, LedgerError::OwnDecisions { .. }), "{error:?}");
+        assert_eq!(fs::read(folder.path().join(DB)).unwrap(), before, "not migrated");
+    }
+}
+
+#[test]
+fn copy_of_a_released_version_opens_with_its_position() {
+    let folder = TempDir::new().unwrap();
+    let db = Connection::open(folder.path().join(DB)).unwrap();
+    db.execute_batch(RELEASED[6]).unwrap();
+    db.execute_batch(
+        "INSERT INTO meta VALUES ('log', '01993c00-0000-7000-8000-000000000001'), ('log_position', '42')",
+    )
+    .unwrap();
+    drop(db);
+    let (_, stored, position) = shared_log::open(folder.path());
+    assert_eq!((position, stored.machines.len()), (42, 3));
 }
 
 /// Checks an issue whose agent asked a question, got its answer, and asked another one.

@@ -1,0 +1,3 @@
+-- From here on, a ledger can be a copy of a log that several hubs share: `log` in `meta` is the id of the log, and `log_position`
+-- the number of its entries that the ledger contains. A Vik of schema 6 would add decisions that are not in the log, so it must
+-- refuse the ledger.
