@@ -57,11 +57,16 @@ pub(super) fn healthy(health: &Health) -> String {
 
 pub(super) fn text(found: &str, repaired: &Repaired) -> String {
     let mut out = format!("found: {found}\n");
-    out.push_str(&format!(
-        "rebuilt: {} and {}\n",
-        count(repaired.issues, "issue"),
-        count(repaired.attempts, "attempt"),
-    ));
+    match &repaired.log {
+        Some(log) => out.push_str(&format!(
+            "rebuilt: an empty copy of the shared log {log}, which the next hub fills\n"
+        )),
+        None => out.push_str(&format!(
+            "rebuilt: {} and {}\n",
+            count(repaired.issues, "issue"),
+            count(repaired.attempts, "attempt"),
+        )),
+    }
     if !repaired.open.is_empty() {
         out.push_str(&format!(
             "{} not ended yet: the next daemon recovers them\n",
@@ -71,7 +76,9 @@ pub(super) fn text(found: &str, repaired: &Repaired) -> String {
     for path in &repaired.moved {
         out.push_str(&format!("kept the damaged file: {}\n", path.display()));
     }
-    out.push_str("pauses may be lost; check `vik status` after the next start\n");
+    if repaired.log.is_none() {
+        out.push_str("pauses may be lost; check `vik status` after the next start\n");
+    }
     out
 }
 
@@ -85,4 +92,25 @@ fn report(found: Option<&str>, repaired: &Repaired) -> serde_json::Value {
         "open": repaired.open,
         "moved": repaired.moved,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_of_a_copy_names_its_log_instead_of_figures() {
+        let repaired = Repaired {
+            moved: vec!["vik.db.broken-1".into()],
+            log: Some("log-1".parse().unwrap()),
+            ..Repaired::default()
+        };
+        assert_eq!(
+            text("damage", &repaired),
+            "found: damage
+rebuilt: an empty copy of the shared log log-1, which the next hub fills
+kept the damaged file: vik.db.broken-1
+"
+        );
+    }
 }

@@ -229,6 +229,22 @@ fn repaired_copy_starts_over() {
     assert!(empty_copies > whole.len() / 4096 * 3 / 4, "{empty_copies}");
 }
 
+/// A copy acknowledges nothing, so that a number in the lock is from something else.
+#[test]
+fn repaired_copy_is_not_behind_the_number_in_the_lock() {
+    let folder = TempDir::new().unwrap();
+    sample_copy(folder.path());
+    fs::write(folder.path().join(LOCK), "00000000000000000050\n").unwrap();
+    let error = position(folder.path()).unwrap_err();
+    assert!(
+        matches!(error, LedgerError::Behind { expected: 50, .. }),
+        "{error:?}"
+    );
+    let sessions = TempDir::new().unwrap();
+    assert_eq!(repair(folder.path(), sessions.path()).unwrap().log, Some(log()));
+    assert_eq!(position(folder.path()).unwrap(), (0, 0));
+}
+
 /// Files that an earlier repair set aside are of the other kind.
 #[test]
 fn repair_does_not_mix_a_copy_with_decisions_of_its_own() {
