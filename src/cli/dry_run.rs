@@ -96,6 +96,7 @@ pub fn run(loaded: &LoadedWorkflow, filter: Filter) -> CliResult {
             stage: (*stage).clone(),
             run,
             attempt_id,
+            worker: None,
             attempt: scheduler
                 .machine(&issue.id)
                 .and_then(|machine| machine.run(&stage.name))

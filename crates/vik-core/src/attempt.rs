@@ -14,6 +14,7 @@ use crate::message::Message;
 use crate::money::MicroUsd;
 use crate::outcome::{CostSource, FailureClass, Outcome, Usage};
 use crate::question::{AnsweredQuestion, Question};
+use crate::worker::{WorkerLoss, WorkerName};
 use crate::workflow::Stage;
 
 /// Why an attempt is stopped.
@@ -62,6 +63,9 @@ pub struct Resume {
     /// The cost of the conversation in all earlier attempts, as far as the agent reported it.
     #[serde(default)]
     pub cost: MicroUsd,
+    /// The worker that has the conversation; `None` for this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<WorkerName>,
 }
 
 /// Everything that is needed to start an attempt.
@@ -75,6 +79,9 @@ pub struct Start {
     /// The id of the attempt, also the name of its session log.
     #[serde(rename = "session")]
     pub attempt_id: AttemptId,
+    /// The worker that carries it out; `None` for this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<WorkerName>,
     /// The number of the attempt within its run, from 1.
     pub attempt: u32,
     /// The number of its turn within the conversation, from 1; 0 in a stage without `turns`. All
@@ -146,6 +153,7 @@ impl Start {
             provider_session_id: id.clone(),
             total: before.plus(report.usage),
             cost: cost_before.plus(cost),
+            worker: self.worker.clone(),
         })
     }
 }
@@ -265,6 +273,9 @@ pub struct AttemptResult {
     /// The number of its last turn within the conversation; 0 in a stage without `turns`.
     #[serde(default, skip_serializing_if = "is_no_turn")]
     pub turn: u32,
+    /// Why its worker did not finish it, if that is why it was lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker_loss: Option<WorkerLoss>,
 }
 
 impl AttemptResult {
@@ -302,10 +313,25 @@ impl AttemptResult {
         }
     }
 
+    /// Returns whether the attempt was lost because of its worker. Such an attempt uses up no attempt
+    /// of its run or its issue.
+    pub fn has_lost_worker(&self) -> bool {
+        self.outcome == Outcome::Lost && self.worker_loss.is_some()
+    }
+
     /// Returns whether the agent asked a question. Such an attempt uses up no attempt of its run or
     /// its issue.
     pub fn has_asked(&self) -> bool {
         self.outcome == Outcome::Asked
+    }
+
+    /// Creates the result of an attempt that its worker did not finish.
+    pub fn lost_with(worker: &WorkerName, loss: WorkerLoss) -> Self {
+        Self {
+            reason: Some(loss.reason(worker)),
+            worker_loss: Some(loss),
+            ..Self::new(Outcome::Lost)
+        }
     }
 
     /// Creates a result with nothing but an outcome.
@@ -331,6 +357,7 @@ impl AttemptResult {
             hand_over_failure: None,
             question: None,
             turn: 0,
+            worker_loss: None,
         }
     }
 

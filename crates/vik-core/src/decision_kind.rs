@@ -147,6 +147,14 @@ kinds! {
     Unparked = "unparked",
     /// A person withdrew a message before an agent had taken it.
     WithdrawMessage = "withdraw_message",
+    /// Workers are draining: they get nothing new.
+    WorkerDraining = "worker_draining",
+    /// Workers do not respond any more, or are no longer announced.
+    WorkerLost = "worker_lost",
+    /// Workers get nothing because their version or workflow file is not that of the hub.
+    WorkerMismatched = "worker_mismatched",
+    /// Workers are ready for attempts.
+    WorkerReady = "worker_ready",
     /// The workspace of a finished or unlisted issue could not be removed, or contains unsaved work.
     WorkspaceKept = "workspace_kept",
     /// The workspace of a finished or unlisted issue was removed.

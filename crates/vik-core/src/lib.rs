@@ -46,6 +46,7 @@ pub mod time;
 pub mod trust;
 pub mod turn;
 pub mod visible;
+pub mod worker;
 pub mod workflow;
 
 pub use vik_duration as duration;

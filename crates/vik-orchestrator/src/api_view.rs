@@ -15,7 +15,9 @@ use vik_core::machine::{IssueMachine, RunEvent};
 use vik_core::message::WaitingMessage;
 use vik_core::outcome::Outcome;
 use vik_core::question::PendingQuestion;
-use vik_core::scheduler::{Hold, OpenQuestion, PendingApproval, Scheduler, StageExplanation, Waiting};
+use vik_core::scheduler::{
+    Hold, NoWorker, OpenQuestion, PendingApproval, Scheduler, StageExplanation, Waiting,
+};
 use vik_core::time::Now;
 use vik_core::workflow::Workflow;
 
@@ -101,6 +103,9 @@ fn is_temporary(hold: &Hold) -> bool {
             | Hold::Filtered
             | Hold::NoStage
             | Hold::MissingLabels { .. }
+            | Hold::NoWorker {
+                reason: NoWorker::MissingLabels { .. }
+            }
             | Hold::Terminal
             | Hold::NotPresent
             | Hold::Missing
@@ -128,6 +133,9 @@ pub fn hold(hold: &Hold) -> HoldView {
         Hold::Approval { request } => Some(request.freed_by()),
         Hold::Question { question } => Some(one_line(&question.freed_by(), SHOWN)),
         Hold::MissingLabels { labels } => Some(format!("adding {} to the issue", named(labels))),
+        Hold::NoWorker {
+            reason: NoWorker::MissingLabels { .. },
+        } => Some("a worker with these labels".to_owned()),
         Hold::BadIntent { .. } => Some("a change of `owned_scope` of the issue or the stage".to_owned()),
         Hold::Untrusted { .. } => {
             Some("an author or label that `trust` names, or a change of `trust`".to_owned())
@@ -177,6 +185,7 @@ fn detail(hold: &Hold) -> String {
         }
         Hold::AgentSlot { agent } => format!("the agent `{agent}` has reached `max_concurrency`"),
         Hold::StageSlot => "the stage has reached `max_concurrency`".to_owned(),
+        Hold::NoWorker { reason } => no_worker(reason),
         Hold::Blocked { by, root: None } => format!("blocked by {}", issue_list(by)),
         Hold::Blocked { by, root: Some(root) } => {
             let (blockers, issue) = (issue_list(by), one_line(root.issue.as_str(), 60));
@@ -255,6 +264,26 @@ fn detail(hold: &Hold) -> String {
         Hold::NotPresent => "the last pull did not return the issue".to_owned(),
         Hold::Missing => "the tracker no longer has the issue, according to `issues.show`".to_owned(),
         Hold::Removing => "its workspace is being removed".to_owned(),
+    }
+}
+
+/// Describes why no worker gets an attempt.
+fn no_worker(reason: &NoWorker) -> String {
+    match reason {
+        NoWorker::NoneReady => "no worker is ready".to_owned(),
+        NoWorker::MissingLabels { labels } => {
+            let labels: Vec<_> = labels.iter().map(ToString::to_string).collect();
+            let of = if labels.len() == 1 {
+                "the label"
+            } else {
+                "all of the labels"
+            };
+            format!("no ready worker has {of} {}", named(&labels))
+        }
+        NoWorker::AllFull => "all workers that fit are full".to_owned(),
+        NoWorker::WorkspaceFull { worker } => {
+            format!("the worker `{worker}`, which has the workspace, is full")
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Builds the workflow from the sections of the file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use vik_core::duration::Span;
 use vik_core::ids::{AgentName, StageName};
@@ -236,6 +236,7 @@ impl Check<'_> {
             provider: agent.provider,
             base_url: agent.base_url,
             max_concurrency: agent.max_concurrency,
+            worker_labels: BTreeSet::new(),
             steer: agent.steer,
             read_timeout: agent.read_timeout,
             stream: agent.stream,
@@ -312,6 +313,7 @@ impl Check<'_> {
             hand_over,
             limit: stage.limits,
             max_concurrency: stage.max_concurrency,
+            worker_labels: BTreeSet::new(),
             parallel: stage.parallel,
             on_state_change: stage.on_state_change,
             resume: stage.resume,

@@ -208,6 +208,7 @@ fn context(host: &Host, kind: Kind, stage: &Stage, issue: &Issue) -> Value {
         stage: stage.clone(),
         run: RunId(nil),
         attempt_id: AttemptId(nil),
+        worker: None,
         attempt: 1,
         turn: 0,
         previous: None,

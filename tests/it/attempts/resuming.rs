@@ -28,6 +28,7 @@ fn resuming(agent: &str, script: &str, id: &str) -> Scene {
             ..Usage::default()
         },
         cost: MicroUsd::default(),
+        worker: None,
     });
     scene.start.stage.resume_prompt = Some(format!(
         "{script}\nGo on. {{{{ attempt.feedback }}}} {{{{ attempt.resumed }}}}"

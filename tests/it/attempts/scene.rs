@@ -141,6 +141,7 @@ impl Scene {
             stage: workflow.issue.stages[0].clone(),
             run: RunId(uuid::Uuid::now_v7()),
             attempt_id: AttemptId(uuid::Uuid::now_v7()),
+            worker: None,
             attempt: 1,
             turn: 0,
             previous: None,

@@ -14,6 +14,7 @@ const CODES = [
   "issue_limit",
   "no_progress",
   "no_stage",
+  "no_worker",
   "open_files",
   "other_stage",
   "over_budget",

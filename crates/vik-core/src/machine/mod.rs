@@ -35,6 +35,7 @@ use crate::limits::{Charges, LimitHit, LimitScope, Spend};
 use crate::message::WaitingMessage;
 use crate::outcome::Outcome;
 use crate::time::{Mono, Now};
+use crate::worker::WorkerName;
 use crate::workflow::{Stage, Workflow};
 
 pub use hand_over::HandOver;
@@ -44,8 +45,8 @@ pub use run::{Answered, Approved, Phase, Run, WaitReason};
 pub use run_event::RunEvent;
 pub use start::NewAttempt;
 pub use taken_over::TakenOver;
-pub use uncounted::MOST_ASKED_IN_A_ROW;
 use uncounted::{InARow, MOST_INTERNAL_IN_A_ROW, is_uncounted_stop};
+pub use uncounted::{MOST_ASKED_IN_A_ROW, MOST_WORKERS_LOST_IN_A_ROW};
 
 /// The number of a pull, counted from 1 when it *starts*: only a pull that started after the end of
 /// an attempt shows what the attempt did.
@@ -67,6 +68,10 @@ pub struct IssueMachine {
     /// forever.
     #[serde(default)]
     lost_in_a_row: u32,
+    /// Consecutive attempts over all runs that were lost because of their worker, until they park a
+    /// stage.
+    #[serde(default, skip_serializing_if = "run::is_zero")]
+    workers_lost_in_a_row: u32,
     /// Consecutive internal failures of each stage, over all of its runs, until they park it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     internal_in_a_row: BTreeMap<StageName, u32>,
@@ -81,6 +86,9 @@ pub struct IssueMachine {
     /// What a person did who had taken the issue over, until an agent has read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     handed_back: Option<Box<HandedBack>>,
+    /// The worker that has the workspace; `None` for this machine, or if there is no workspace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    worker: Option<WorkerName>,
 }
 
 /// The result of applying an observation.
@@ -112,11 +120,13 @@ impl IssueMachine {
             runs: Vec::new(),
             life,
             lost_in_a_row: 0,
+            workers_lost_in_a_row: 0,
             internal_in_a_row: BTreeMap::new(),
             paused: false,
             messages: Vec::new(),
             taken_over: None,
             handed_back: None,
+            worker: None,
         }
     }
 
@@ -213,6 +223,28 @@ impl IssueMachine {
         self.lost_in_a_row
     }
 
+    /// Returns the number of consecutive attempts that were lost because of their worker.
+    pub fn workers_lost_in_a_row(&self) -> u32 {
+        self.workers_lost_in_a_row
+    }
+
+    /// Returns whether so many consecutive attempts were lost because of their worker that a stage is
+    /// to be parked.
+    pub fn loses_workers(&self) -> bool {
+        self.workers_lost_in_a_row >= MOST_WORKERS_LOST_IN_A_ROW
+    }
+
+    /// Returns the worker that has the workspace; `None` for this machine, or if there is no
+    /// workspace.
+    pub fn worker(&self) -> Option<&WorkerName> {
+        self.worker.as_ref()
+    }
+
+    /// Forgets the worker of the workspace, which was removed. Returns false if nothing changed.
+    pub fn forget_worker(&mut self) -> bool {
+        self.worker.take().is_some()
+    }
+
     /// Returns the number of consecutive internal failures of each stage that is not parked for
     /// them; none of a stage without any.
     pub fn internal_in_a_row(&self) -> &BTreeMap<StageName, u32> {
@@ -262,6 +294,7 @@ impl IssueMachine {
             && !self.paused
             && self.taken_over.is_none()
             && self.lost_in_a_row == 0
+            && self.workers_lost_in_a_row == 0
             && self.internal_in_a_row.is_empty()
             && self.messages.is_empty()
     }
@@ -360,7 +393,7 @@ impl IssueMachine {
         let start = self.active(attempt_id)?.0.clone();
         self.return_messages(attempt_id);
         let run = self.runs.iter_mut().find(|run| run.id == start.run)?;
-        // A lost host, a failure of Vik, a drain, a person who takes over, a request to try again
+        // A lost host or worker, a failure of Vik, a drain, a person who takes over, a request to try again
         // later and a question use no attempt.
         let is_drained = is_uncounted_stop(&report, stopped.as_ref());
         let is_lost = report.outcome == Outcome::Lost;
@@ -376,7 +409,9 @@ impl IssueMachine {
         self.life.spend = self.life.spend.plus(charged.total);
         self.life.estimated = self.life.estimated.plus(charged.estimated);
         // None of them resets another, so that they cannot alternate for ever.
-        if is_lost {
+        if report.has_lost_worker() {
+            self.workers_lost_in_a_row = self.workers_lost_in_a_row.saturating_add(1);
+        } else if is_lost {
             self.lost_in_a_row += 1;
         } else if is_internal {
             *self
@@ -391,6 +426,7 @@ impl IssueMachine {
             run.asked_in_a_row = 0;
             run.later_in_a_row = 0;
             self.lost_in_a_row = 0;
+            self.workers_lost_in_a_row = 0;
             self.internal_in_a_row.remove(&start.stage.name);
         }
         let reason = retry::immediate_park_reason(&report, stopped.as_ref());
@@ -424,8 +460,10 @@ impl IssueMachine {
         now: Now,
     ) -> RunEvent {
         let fingerprint = self.issue.fingerprint_in(when_state);
-        if reason == ParkReason::Internal {
-            self.internal_in_a_row.remove(stage);
+        match reason {
+            ParkReason::Internal => drop(self.internal_in_a_row.remove(stage)),
+            ParkReason::Lost => self.workers_lost_in_a_row = 0,
+            _ => {}
         }
         let at = self.run_at(stage, new_run, now);
         let unseen_until = match self.runs[at].phase {

@@ -77,6 +77,7 @@ impl IssueMachine {
                     let freed = !is_same && reason.is_freed_by_a_change() && matching.is_some_and(is_changed);
                     if freed {
                         *pass.lost_in_a_row = 0;
+                        *pass.workers_lost_in_a_row = 0;
                         pass.events.push(RunEvent::Freed {
                             run: run.id,
                             stage: run.stage.clone(),
@@ -159,6 +160,7 @@ impl IssueMachine {
             issue: &self.issue,
             life: &self.life,
             lost_in_a_row: &mut self.lost_in_a_row,
+            workers_lost_in_a_row: &mut self.workers_lost_in_a_row,
             internal_in_a_row: &mut self.internal_in_a_row,
             policy: &workflow.issue,
             now,
@@ -174,6 +176,7 @@ struct Pass<'a> {
     issue: &'a Issue,
     life: &'a LifetimeUsage,
     lost_in_a_row: &'a mut u32,
+    workers_lost_in_a_row: &'a mut u32,
     internal_in_a_row: &'a mut BTreeMap<StageName, u32>,
     policy: &'a IssuePolicy,
     now: Now,
@@ -191,6 +194,7 @@ impl Pass<'_> {
         };
         let in_a_row = InARow {
             lost: *self.lost_in_a_row,
+            workers_lost: *self.workers_lost_in_a_row,
             internal: self.internal_in_a_row.get(&run.stage).copied().unwrap_or(0),
             later: run.later_in_a_row,
             asked: run.asked_in_a_row,
@@ -203,8 +207,10 @@ impl Pass<'_> {
             self.policy,
             self.now,
         );
-        if run.park_reason() == Some(ParkReason::Internal) {
-            self.internal_in_a_row.remove(&run.stage);
+        match run.park_reason() {
+            Some(ParkReason::Internal) => drop(self.internal_in_a_row.remove(&run.stage)),
+            Some(ParkReason::Lost) => *self.workers_lost_in_a_row = 0,
+            _ => {}
         }
         self.events.push(event);
         true

@@ -14,8 +14,8 @@ pub enum ParkReason {
     NoProgress,
     /// All attempts are used up, and the last one failed.
     AttemptsUsedUp,
-    /// Several consecutive attempts were lost: the shim died, or another process tree held the
-    /// workspace.
+    /// Several consecutive attempts were lost: the shim died, another process tree held the
+    /// workspace, or their workers did not finish them.
     Lost,
     /// The end of an agent's process tree could not be proven.
     UnprovenEnd,

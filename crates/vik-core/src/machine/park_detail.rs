@@ -1,10 +1,10 @@
 //! Why a run is parked, as a sentence.
 
-use super::uncounted::MOST_INTERNAL_IN_A_ROW;
+use super::uncounted::{MOST_INTERNAL_IN_A_ROW, MOST_WORKERS_LOST_IN_A_ROW};
 use super::{ParkReason, Run};
-use crate::attempt::StopReason;
+use crate::attempt::{AttemptResult, StopReason};
 use crate::limits::LimitHit;
-use crate::outcome::FailureClass;
+use crate::outcome::{FailureClass, Outcome};
 use crate::plural::count;
 
 impl Run {
@@ -64,6 +64,17 @@ impl Run {
                     "{attempts} in a row failed because of Vik itself; {}",
                     self.last_failure()
                 )
+            }
+            // A stage that other lost attempts park was itself lost last.
+            ParkReason::Lost
+                if last.is_none_or(|last| last.outcome != Outcome::Lost || last.has_lost_worker()) =>
+            {
+                let attempts = count(MOST_WORKERS_LOST_IN_A_ROW, "attempt");
+                let detail = format!("{attempts} in a row lost their worker");
+                match last.is_some_and(AttemptResult::has_lost_worker) {
+                    true => format!("{detail}; {}", self.last_failure()),
+                    false => detail,
+                }
             }
             _ => format!("{attempts}{turns}; {}", self.last_failure()),
         }

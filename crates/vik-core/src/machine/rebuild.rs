@@ -14,6 +14,7 @@ impl IssueMachine {
     /// [`on_attempt_ended`](IssueMachine::on_attempt_ended), or from the daemon that recovers it.
     pub fn restore_attempt(&mut self, start: Start, estimate: Spend, since: Timestamp) {
         self.issue = start.issue.clone();
+        self.worker.clone_from(&start.worker);
         let at = self.runs.iter().position(|run| run.stage == start.stage.name);
         let existing = at
             .map(|at| self.runs.remove(at))

@@ -6,7 +6,8 @@ use jiff::SignedDuration;
 
 use super::ParkReason;
 use super::uncounted::{
-    InARow, MOST_ASKED_IN_A_ROW, MOST_INTERNAL_IN_A_ROW, MOST_LOST_IN_A_ROW, is_uncounted_stop,
+    InARow, MOST_ASKED_IN_A_ROW, MOST_INTERNAL_IN_A_ROW, MOST_LOST_IN_A_ROW, MOST_WORKERS_LOST_IN_A_ROW,
+    is_uncounted_stop,
 };
 use crate::attempt::{AttemptResult, StopReason};
 use crate::backoff;
@@ -102,6 +103,13 @@ impl RetryInput<'_> {
                 self.attempt_id,
             ))
         };
+        if report.has_lost_worker() {
+            return match self.in_a_row.workers_lost {
+                MOST_WORKERS_LOST_IN_A_ROW.. => RetryDecision::Park(ParkReason::Lost),
+                0..=1 => RetryDecision::After(Duration::ZERO),
+                nth => backoff(nth),
+            };
+        }
         if report.outcome == Outcome::Lost {
             return match self.in_a_row.lost {
                 MOST_LOST_IN_A_ROW.. => RetryDecision::Park(ParkReason::Lost),
@@ -193,6 +201,7 @@ mod tests {
     use crate::attempt::BeforeRunFailure;
     use crate::limits::{LimitHit, LimitUnit};
     use crate::time::Mono;
+    use crate::worker::WorkerLoss;
 
     const RETRY: Retry = Retry {
         max_attempts: 3,
@@ -340,6 +349,31 @@ mod tests {
     }
 
     #[test]
+    fn attempt_without_its_worker_is_retried_at_once_and_parks_after_ten() {
+        let worker = "a".parse().unwrap();
+        let next = |lost, workers_lost| {
+            // Whether the agent had started is usually unknown.
+            let report = AttemptResult::lost_with(&worker, WorkerLoss::Drained);
+            let in_a_row = InARow {
+                lost,
+                workers_lost,
+                ..InARow::default()
+            };
+            RetryInput {
+                in_a_row,
+                attempts: 3,
+                life_used_up: true,
+                ..case(&report)
+            }
+            .next(now())
+        };
+        assert_eq!(next(4, 1), RetryDecision::After(Duration::ZERO));
+        waits(next(0, 2), 200);
+        waits(next(9, 9), 400);
+        assert_eq!(next(0, 10), RetryDecision::Park(ParkReason::Lost));
+    }
+
+    #[test]
     fn internal_failure_uses_the_usual_backoff_and_parks_after_three() {
         let report = failed(FailureClass::Internal);
         let next = |attempts, internal| {
@@ -395,6 +429,7 @@ mod tests {
             assert_eq!(immediate_park_reason(&report, None), None);
             let in_a_row = InARow {
                 lost: 4,
+                workers_lost: 9,
                 internal: 2,
                 later,
                 asked: 9,

@@ -6,6 +6,7 @@ use crate::ids::{AttemptId, RunId};
 use crate::intent::Intent;
 use crate::limits::Limit;
 use crate::time::Now;
+use crate::worker::WorkerName;
 use crate::workflow::{AgentProfile, Stage};
 
 /// The attempt for which a stage is reserved.
@@ -21,6 +22,8 @@ pub struct NewAttempt<'a> {
     pub fenced: bool,
     /// Its agent, for the estimate to charge, and because not all can resume a conversation.
     pub agent: Option<&'a AgentProfile>,
+    /// The worker that carries it out; `None` for this machine.
+    pub worker: Option<&'a WorkerName>,
 }
 
 impl IssueMachine {
@@ -33,6 +36,7 @@ impl IssueMachine {
             budget,
             fenced,
             agent,
+            worker,
         } = attempt;
         let messages = self.messages_for_start(attempt_id);
         let at = self.run_at(&stage.name, new_run, now);
@@ -49,6 +53,7 @@ impl IssueMachine {
             .or(finished)
             .filter(|_| stage.resume && agent.is_some_and(|agent| agent.runtime.can_resume()))
             .filter(|(earlier, _)| *earlier == stage.agent)
+            .filter(|(_, resume)| resume.worker.as_ref() == worker)
             .map(|(_, resume)| resume.clone());
         let resumes = resume.is_some();
         let start = Start {
@@ -56,6 +61,7 @@ impl IssueMachine {
             stage: stage.clone(),
             run: run.id,
             attempt_id,
+            worker: worker.cloned(),
             attempt: run.attempts + 1,
             turn: run.next_turn(stage, resumes),
             previous: run.last.clone(),
@@ -72,6 +78,7 @@ impl IssueMachine {
             answers: run.answers_for(resumes),
             handed_back: self.handed_back.clone(),
         };
+        self.worker = worker.cloned();
         run.hand_over = None;
         run.phase = Phase::Active {
             attempt_id,

@@ -71,6 +71,7 @@ impl IssueMachine {
         let turns = stage.turns?;
         self.life = self.life_after_turn(&start);
         self.lost_in_a_row = 0;
+        self.workers_lost_in_a_row = 0;
         self.internal_in_a_row.remove(&start.stage.name);
         let run = self.runs.iter_mut().find(|run| run.id == start.run)?;
         run.turns = ended.turn;

@@ -6,6 +6,10 @@ use crate::outcome::Outcome;
 /// After this many consecutive lost attempts the stage of the issue is parked.
 pub(super) const MOST_LOST_IN_A_ROW: u32 = 5;
 
+/// After this many consecutive attempts that were lost because of their worker, the stage of the
+/// issue is parked.
+pub const MOST_WORKERS_LOST_IN_A_ROW: u32 = 10;
+
 /// After this many consecutive internal failures of a stage it is parked.
 pub(super) const MOST_INTERNAL_IN_A_ROW: u32 = 3;
 
@@ -17,6 +21,8 @@ pub const MOST_ASKED_IN_A_ROW: u32 = 10;
 pub(super) struct InARow {
     /// Lost attempts, over all stages of the issue.
     pub lost: u32,
+    /// Attempts that were lost because of their worker, over all stages of the issue.
+    pub workers_lost: u32,
     /// Failures of Vik itself in attempts of the stage.
     pub internal: u32,
     /// Attempts of the run whose `before_run` asked to be tried again later. Their number is not

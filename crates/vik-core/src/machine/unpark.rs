@@ -39,6 +39,7 @@ impl IssueMachine {
         }
         if !events.is_empty() {
             self.lost_in_a_row = 0;
+            self.workers_lost_in_a_row = 0;
             if self
                 .life
                 .limit(policy)

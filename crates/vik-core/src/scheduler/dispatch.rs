@@ -3,8 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use super::lookups::PlannedStart;
 use super::scopes::OwnedScopes;
 use super::spending::Spending;
+use super::workers::WorkerLoad;
 use super::{Effect, Filter, Hold, Scheduler};
 use crate::approval::Gate;
 use crate::ids::{AgentName, IssueId, StageName};
@@ -14,6 +16,7 @@ use crate::machine::{IssueMachine, NewAttempt, ParkReason, Run};
 use crate::scope::Scope;
 use crate::time::Now;
 use crate::trust::Trust;
+use crate::worker::WorkerName;
 use crate::workflow::{ScopeConflicts, Stage, Workflow};
 
 /// The slots in use.
@@ -24,6 +27,7 @@ pub(super) struct Slots {
     stages: HashMap<StageName, u32>,
     /// The attempts that have files open.
     sessions: u32,
+    pub(super) workers: WorkerLoad,
     pub(super) owned: OwnedScopes,
 }
 
@@ -44,6 +48,7 @@ impl Scheduler {
         let mut slots = Slots::default();
         slots.issues.extend(self.moving_on.keys().cloned());
         for running in self.spending.running() {
+            slots.workers.take(running.worker.as_ref());
             // An attempt whose finished work waits for a person has no agent, so its slot is free.
             if running.pending_gate == Some(Gate::After) {
                 slots.sessions += 1;
@@ -53,13 +58,14 @@ impl Scheduler {
             let scope = scope.filter(|_| self.workflow.issue.scope_conflicts == ScopeConflicts::Serialize);
             slots.take(&running.issue, &running.stage, &running.agent, scope);
         }
-        for (issue, stage) in self.lookups.starting() {
-            if let Some(stage) = self.workflow.stage(stage) {
+        for (issue, planned) in self.lookups.starting() {
+            if let Some(stage) = self.workflow.stage(&planned.stage) {
                 let scope = self
                     .machines
                     .get(issue)
                     .and_then(|machine| self.scope(machine, stage));
                 slots.take(issue, &stage.name, &stage.agent, scope.as_ref());
+                slots.workers.take(planned.worker.as_ref());
             }
         }
         slots
@@ -116,31 +122,38 @@ impl Scheduler {
         Some(Hold::OpenFiles { max_sessions })
     }
 
-    /// Returns the hold on a stage that is due.
-    pub(super) fn stage_start_hold(
+    /// Returns the worker of an attempt of a stage that is due; `None` for this machine.
+    ///
+    /// # Errors
+    ///
+    /// Returns the hold if no attempt may start.
+    pub(super) fn worker_to_start(
         &self,
         machine: &IssueMachine,
         stage: &Stage,
         slots: &Slots,
-    ) -> Option<Hold> {
+    ) -> Result<Option<WorkerName>, Hold> {
         let held = self.issue_start_hold(machine);
         if let Some(hold) = held.or_else(|| self.bad_intent(machine, stage)) {
-            return Some(hold);
+            return Err(hold);
         }
         let count = |taken: Option<&u32>| taken.copied().unwrap_or_default();
         let agent = self.workflow.agents.get(&stage.agent);
         let most = agent.and_then(|agent| agent.max_concurrency);
         if most.is_some_and(|most| count(slots.agents.get(&stage.agent)) >= most) {
-            return Some(Hold::AgentSlot {
+            return Err(Hold::AgentSlot {
                 agent: stage.agent.clone(),
             });
         }
         let most = stage.max_concurrency;
         if most.is_some_and(|most| count(slots.stages.get(&stage.name)) >= most) {
-            return Some(Hold::StageSlot);
+            return Err(Hold::StageSlot);
         }
-        self.slot_hold(&machine.issue().id, slots)
-            .or_else(|| self.scope_conflict(machine, stage, slots))
+        let held = self.slot_hold(&machine.issue().id, slots);
+        match held.or_else(|| self.scope_conflict(machine, stage, slots)) {
+            Some(hold) => Err(hold),
+            None => self.place(machine, stage, slots),
+        }
     }
 
     /// Returns the stage of an issue that is due and that neither its issue nor its intent holds.
@@ -160,6 +173,9 @@ impl Scheduler {
         for id in &order {
             if self.slot_hold(id, &slots).is_some() {
                 continue;
+            }
+            if self.all_workers_full(&slots) {
+                break;
             }
             while self.start_next(id, &mut slots, false, now) {}
         }
@@ -185,10 +201,13 @@ impl Scheduler {
         let Some(stage) = due(&workflow, &self.filter, &self.spending, machine, now) else {
             return false;
         };
-        if let Some(hold) = self.stage_start_hold(machine, stage, slots) {
-            self.reserve_scope(machine, stage, &hold, slots);
-            return false;
-        }
+        let worker = match self.worker_to_start(machine, stage, slots) {
+            Ok(worker) => worker,
+            Err(hold) => {
+                self.reserve_scope(machine, stage, &hold, slots);
+                return false;
+            }
+        };
         if let Some(reason) = used_up(machine, stage, &workflow) {
             self.park_due(id, stage, reason, now);
             return true;
@@ -198,12 +217,18 @@ impl Scheduler {
             return self.request_next_approval(id, now);
         }
         let scope = self.scope(machine, stage);
-        if !was_looked_up && self.request_lookup(id, Some(stage.name.clone()), now) {
-            slots.take(id, &stage.name, &stage.agent, scope.as_ref());
-            return false;
-        }
         slots.take(id, &stage.name, &stage.agent, scope.as_ref());
-        self.start(id, stage, slots, now);
+        slots.workers.take(worker.as_ref());
+        if !was_looked_up {
+            let planned = PlannedStart {
+                stage: stage.name.clone(),
+                worker: worker.clone(),
+            };
+            if self.request_lookup(id, Some(planned), now) {
+                return false;
+            }
+        }
+        self.start(id, stage, worker.as_ref(), slots, now);
         true
     }
 
@@ -218,7 +243,7 @@ impl Scheduler {
     }
 
     /// Starts a stage whose slots are already taken.
-    fn start(&mut self, id: &IssueId, stage: &Stage, slots: &Slots, now: Now) {
+    fn start(&mut self, id: &IssueId, stage: &Stage, worker: Option<&WorkerName>, slots: &Slots, now: Now) {
         let workflow = Arc::clone(&self.workflow);
         let fenced = self
             .machines
@@ -235,7 +260,9 @@ impl Scheduler {
             budget,
             fenced,
             agent: workflow.agents.get(&stage.agent),
+            worker,
         };
+        let has_workspace = worker.is_some() && machine.worker() == worker;
         let is_under_way = machine.is_under_way();
         let start = machine.start(attempt, now);
         let (attempts, allowed) = (
@@ -246,7 +273,7 @@ impl Scheduler {
         self.spending.track(&start);
         self.workspaces.mark_used(id);
         let why = format!(
-            "attempt {} of {most}{}, slot {} of {}, {}",
+            "attempt {} of {most}{}, slot {} of {}, {}{}",
             start.attempt,
             if start.resume.is_some() {
                 ", resumes the previous conversation"
@@ -255,7 +282,13 @@ impl Scheduler {
             },
             slots.issues.len(),
             workflow.max_issue_concurrency,
-            rank(&start.issue, is_under_way)
+            rank(&start.issue, is_under_way),
+            match worker {
+                Some(worker) if has_workspace =>
+                    format!(", on the worker `{worker}`, which has the workspace"),
+                Some(worker) => format!(", on the worker `{worker}`"),
+                None => String::new(),
+            }
         );
         self.record_start(&start, why, now);
         self.effects.push(Effect::Start(Box::new(start.clone())));
@@ -283,8 +316,8 @@ impl Scheduler {
 }
 
 /// Returns why a stage that is due has no attempt left: its run has none because an edit of the
-/// workflow lowered the number, too many attempts in a row failed because of Vik itself, each in
-/// another run, or the issue's lifetime limit is reached.
+/// workflow lowered the number, too many attempts in a row failed because of Vik itself or lost their
+/// worker, each in another run, or the issue's lifetime limit is reached.
 pub(super) fn used_up(machine: &IssueMachine, stage: &Stage, workflow: &Workflow) -> Option<ParkReason> {
     let run = machine.run(&stage.name);
     if let Some(run) = run.filter(|run| run.attempts >= run.allowed(stage)) {
@@ -292,6 +325,9 @@ pub(super) fn used_up(machine: &IssueMachine, stage: &Stage, workflow: &Workflow
     }
     if machine.fails_internally(&stage.name) {
         return Some(ParkReason::Internal);
+    }
+    if machine.loses_workers() {
+        return Some(ParkReason::Lost);
     }
     let hit = machine.life().used_up(&workflow.issue);
     hit.map(|_| ParkReason::IssueLimit)

@@ -209,7 +209,7 @@ impl Scheduler {
                 .or(held);
         }
         held.or_else(|| self.stage_hold(machine, stage, now))
-            .or_else(|| self.stage_start_hold(machine, stage, slots))
+            .or_else(|| self.worker_to_start(machine, stage, slots).err())
             .or_else(|| self.global_hold(now))
     }
 

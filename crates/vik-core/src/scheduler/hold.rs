@@ -1,5 +1,6 @@
 //! The reasons why a stage of an issue does not start.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -11,6 +12,7 @@ use crate::limits::LimitHit;
 use crate::machine::{ParkReason, RootCause};
 use crate::outcome::Outcome;
 use crate::question::PendingQuestion;
+use crate::worker::{WorkerLabel, WorkerName};
 
 /// The reason why a stage of an issue does not start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +37,10 @@ pub enum Hold {
     },
     /// `max_concurrency` of the stage is reached.
     StageSlot,
+    /// No worker may run the attempt.
+    NoWorker {
+        reason: NoWorker,
+    },
     /// The issue waits for other issues.
     Blocked {
         /// The blockers that are still open.
@@ -151,6 +157,27 @@ pub enum Hold {
     Missing,
     /// Its workspace is being removed.
     Removing,
+}
+
+/// Why no worker gets an attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NoWorker {
+    /// No worker is ready.
+    NoneReady,
+    /// No ready worker has all labels that the stage and its profile demand.
+    MissingLabels { labels: BTreeSet<WorkerLabel> },
+    /// All workers that fit are full.
+    AllFull,
+    /// The worker that has the workspace of the issue fits, and is full.
+    WorkspaceFull { worker: WorkerName },
+}
+
+impl NoWorker {
+    /// Returns whether the end of other attempts ends the wait.
+    pub(super) fn ends_with_others(&self) -> bool {
+        matches!(self, Self::AllFull | Self::WorkspaceFull { .. })
+    }
 }
 
 impl Hold {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Scheduler;
 use crate::ids::IssueId;
-use crate::machine::{Phase, PullNo, Run};
+use crate::machine::{IssueMachine, Phase, PullNo, Run};
 use crate::time::{Mono, Now};
 
 /// What the scheduler needs in order to proceed.
@@ -40,7 +40,13 @@ impl Scheduler {
             return Quiescence::Idle;
         }
         let ordered = || self.order.iter().filter_map(|id| self.machines.get(id));
-        if ordered().any(|machine| self.due(machine, now).is_some()) {
+        let slots = self.slots();
+        // Nothing runs, so a stage without a worker waits for an announcement.
+        let is_startable = |machine: &IssueMachine| {
+            let stage = self.due(machine, now);
+            stage.is_some_and(|stage| self.place(machine, stage, &slots).is_ok())
+        };
+        if ordered().any(is_startable) {
             return match (self.day_hold(now), &self.pressure) {
                 (Some((_, turn)), _) => Quiescence::At(now.mono_at(turn)),
                 // Pressure ends by itself.

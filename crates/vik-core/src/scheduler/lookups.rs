@@ -10,6 +10,7 @@ use crate::ids::{IssueId, StageName};
 use crate::issue::Issue;
 use crate::machine::PullNo;
 use crate::time::{Mono, Now};
+use crate::worker::WorkerName;
 
 /// A lookup counts as lost this long after the timeout of its command.
 const LOST_AFTER: Duration = Duration::from_secs(60);
@@ -46,9 +47,17 @@ struct RetrySchedule {
 #[derive(Clone, Debug)]
 struct PendingLookup {
     /// The stage to start after the lookup; its slots are reserved.
-    start: Option<StageName>,
+    start: Option<PlannedStart>,
     /// When the response counts as lost.
     until: Mono,
+}
+
+/// The start that follows a lookup.
+#[derive(Clone, Debug)]
+pub(super) struct PlannedStart {
+    pub stage: StageName,
+    /// The worker with a reserved place. The attempt may run on another one in the end.
+    pub worker: Option<WorkerName>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -63,8 +72,8 @@ impl IssueLookups {
         self.pending.is_empty()
     }
 
-    /// Returns the stages that are about to start.
-    pub(super) fn starting(&self) -> impl Iterator<Item = (&IssueId, &StageName)> {
+    /// Returns the starts that are about to follow.
+    pub(super) fn starting(&self) -> impl Iterator<Item = (&IssueId, &PlannedStart)> {
         self.pending
             .iter()
             .filter_map(|(id, pending)| Some((id, pending.start.as_ref()?)))
@@ -139,7 +148,7 @@ impl IssueLookups {
 impl Scheduler {
     /// Requests a lookup of an issue, and the start of a stage if the stage is still due then.
     /// Returns false if the workflow has no `show` command.
-    pub(super) fn request_lookup(&mut self, issue: &IssueId, start: Option<StageName>, now: Now) -> bool {
+    pub(super) fn request_lookup(&mut self, issue: &IssueId, start: Option<PlannedStart>, now: Now) -> bool {
         let Some(show) = &self.workflow.show else {
             return false;
         };

@@ -15,6 +15,7 @@ use crate::machine::{Answered, RunEvent};
 use crate::message::{Message, MessageRefusal, NewMessage, Withdrawal};
 use crate::question::{AnswerRefusal, NewAnswer};
 use crate::turn::{EndedTurn, GrantedTurn};
+use crate::worker::Workers;
 use crate::workflow::Workflow;
 
 /// An input of the scheduler.
@@ -113,6 +114,9 @@ pub enum Input {
     /// The number of sessions for which the process may open files. Without this input, their
     /// number is not limited.
     MaxSessions(u32),
+    /// The present list of workers, complete each time. From the first one on, attempts run only on
+    /// workers; it is sent before the first pull, even if no worker is known yet.
+    Workers(Workers),
     /// The machine is too busy to start more, with the reason; `None` if it is not.
     Pressure(Option<String>),
     /// The workflow was edited, and the new one is valid.
@@ -308,7 +312,7 @@ pub enum CommandResult {
 /// An effect that the scheduler requests.
 #[derive(Clone, Debug)]
 pub enum Effect {
-    /// Start this attempt. The slot is already taken.
+    /// Start this attempt, on the worker that it names. The slot is already taken.
     Start(Box<Start>),
     Stop {
         attempt_id: AttemptId,

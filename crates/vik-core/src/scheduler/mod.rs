@@ -26,6 +26,7 @@ mod scopes;
 mod spending;
 mod taken_over;
 mod turns;
+mod workers;
 mod workspaces;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -38,6 +39,7 @@ use crate::ids::{AttemptId, IssueId, RunId, StageName};
 use crate::machine::{IssueMachine, Observation, Phase, PullNo, Run};
 use crate::outcome::Outcome;
 use crate::time::{Mono, Now};
+use crate::worker::Workers;
 use crate::workflow::{Edit, Workflow, edits};
 
 use blockers::Blockers;
@@ -50,7 +52,7 @@ use workspaces::Workspaces;
 pub use approvals::PendingApproval;
 pub use blockers::nearest;
 pub use explain::{Explanation, StageExplanation, Waiting};
-pub use hold::Hold;
+pub use hold::{Hold, NoWorker};
 pub use idle::Quiescence;
 pub use messages::{
     Actor, ApprovalReply, Command, CommandResult, Effect, Expired, Filter, HandBack, Input, LookupResult,
@@ -94,6 +96,8 @@ pub struct Scheduler {
     pressure: Option<Arc<str>>,
     /// The number of sessions that the limit on open files allows, as far as it is known.
     max_sessions: Option<u32>,
+    /// The workers; `None` if attempts run on this machine.
+    workers: Option<Workers>,
     ids: IdSource,
     /// The next time at which a decision is due without new input.
     wake: Option<Mono>,
@@ -156,6 +160,7 @@ impl Scheduler {
             draining: false,
             pressure: None,
             max_sessions: None,
+            workers: None,
             ids: IdSource::new(seed),
             wake: None,
             effects: Vec::new(),
@@ -333,6 +338,7 @@ impl Scheduler {
                 self.decide(now, DecisionKind::RunAgain, about, detail);
             }
             Input::MaxSessions(most) => self.max_sessions = Some(most),
+            Input::Workers(workers) => self.on_workers(workers, now),
             Input::Pressure(why) => self.on_pressure(why, now),
             Input::Reloaded(workflow) => self.on_reloaded(workflow, now),
             Input::Command(number, ask, by) => self.on_command(number, ask, &by, now),

@@ -82,10 +82,11 @@ impl Scheduler {
         hold: &Hold,
         slots: &mut Slots,
     ) {
-        let waits = matches!(
-            hold,
-            Hold::ScopeConflict { .. } | Hold::AgentSlot { .. } | Hold::StageSlot
-        );
+        let waits = match hold {
+            Hold::ScopeConflict { .. } | Hold::AgentSlot { .. } | Hold::StageSlot => true,
+            Hold::NoWorker { reason } => reason.ends_with_others(),
+            _ => false,
+        };
         if waits && !machine.needs_approval(stage) {
             let scope = self.scope(machine, stage);
             slots.owned.own(&machine.issue().id, scope.as_ref(), true);
@@ -111,7 +112,7 @@ impl Scheduler {
             let Some(stage) = self.due(machine, now) else {
                 continue;
             };
-            if let Some(hold) = self.stage_start_hold(machine, stage, &slots) {
+            if let Err(hold) = self.worker_to_start(machine, stage, &slots) {
                 self.reserve_scope(machine, stage, &hold, &mut slots);
             }
         }

@@ -17,6 +17,7 @@ use crate::machine::IssueMachine;
 use crate::outcome::{CostSource, Outcome};
 use crate::scope::Scope;
 use crate::time::Now;
+use crate::worker::WorkerName;
 use crate::workflow::Workflow;
 
 /// The running attempts with their live spending, and the charges of each day.
@@ -32,6 +33,7 @@ pub(super) struct Running {
     pub stage: StageName,
     pub agent: AgentName,
     pub scope: Option<Scope>,
+    pub worker: Option<WorkerName>,
     /// The gate at which it waits for a person.
     pub pending_gate: Option<Gate>,
     spent: Spend,
@@ -52,6 +54,7 @@ impl Spending {
             stage: start.stage.name.clone(),
             agent: start.stage.agent.clone(),
             scope: start.intent.scope.clone(),
+            worker: start.worker.clone(),
             pending_gate: None,
             spent: Spend::default(),
             warned: Vec::new(),

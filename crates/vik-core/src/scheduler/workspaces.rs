@@ -202,8 +202,13 @@ impl Scheduler {
         let (kind, detail) = if removed {
             self.workspaces.all.remove(issue);
             self.workspaces.kept.remove(issue);
-            if !self.machines.contains_key(issue) {
-                self.lookups.forget(issue);
+            match self.machines.get_mut(issue) {
+                Some(machine) => {
+                    if machine.forget_worker() {
+                        self.changed.insert(issue.clone());
+                    }
+                }
+                None => self.lookups.forget(issue),
             }
             let why = match cause {
                 RemovalCause::Finished => "the issue is finished",

@@ -1,12 +1,13 @@
 //! Agent profiles: the settings of agent programs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use super::sandbox::SandboxChoice;
 use crate::duration::Span;
 use crate::limits::Spend;
+use crate::worker::WorkerLabel;
 
 /// `agents.N`: named settings of an agent program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -50,6 +51,9 @@ pub struct AgentProfile {
     pub base_url: Option<String>,
     /// The maximum number of concurrent attempts.
     pub max_concurrency: Option<u32>,
+    /// `where.labels`: the labels that a worker needs for attempts with the profile.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub worker_labels: BTreeSet<WorkerLabel>,
     /// For Claude Code: whether it prints its answers in parts while they arrive.
     #[serde(default)]
     pub stream: bool,
@@ -92,6 +96,7 @@ impl AgentProfile {
             provider: None,
             base_url: None,
             max_concurrency: None,
+            worker_labels: BTreeSet::new(),
             stream: false,
             estimate: Spend::default(),
             steer: None,

@@ -3,7 +3,7 @@
 //!
 //! Maps keep the order of the file, because the stages of one issue run in file order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +20,7 @@ use crate::duration::Span;
 use crate::ids::{AgentName, StageName};
 use crate::limits::Limit;
 use crate::outputs::OutputPolicy;
+use crate::worker::WorkerLabel;
 use crate::workflow::triggers::{ScheduleEntry, Webhooks};
 
 pub use super::notify::{Notifier, NotifyAddress, NotifyChannel, NotifyEvent, TimeOfDay};
@@ -216,6 +217,9 @@ pub struct Stage {
     pub limit: Limit,
     /// `max_concurrency`: the maximum number of concurrent attempts.
     pub max_concurrency: Option<u32>,
+    /// `where.labels`: the labels that a worker needs for its attempts, beside those of the profile.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub worker_labels: BTreeSet<WorkerLabel>,
     /// `parallel`: whether the stage may run beside another one of the same issue.
     pub parallel: bool,
     /// `on_state_change`: what happens to an attempt whose issue leaves the state.

@@ -156,6 +156,8 @@ impl<'a> Judged<'a> {
             hand_over_failure: self.hand_over_failure.clone().map(Box::new),
             question: self.question.clone().map(Box::new),
             turn: cx.turn_number(),
+            // Whoever finds that a worker is lost reports the end of its attempts.
+            worker_loss: None,
         };
         Ended {
             signal: exit.and_then(|record| record.signal),

@@ -73,6 +73,7 @@ impl PersonSession {
                 provider_session_id: id,
                 total: Default::default(),
                 cost: Default::default(),
+                worker: spec.start.worker.clone(),
             }),
             None => earlier,
         };

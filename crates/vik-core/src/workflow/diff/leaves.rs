@@ -49,6 +49,7 @@ const QUOTED: &[&str] = &[
     "agents.*.model",
     "agents.*.provider",
     "agents.*.skills",
+    "agents.*.where.labels",
     "http.bind",
     "http.names",
     "issue.stages.*.agent",
@@ -57,6 +58,7 @@ const QUOTED: &[&str] = &[
     "issue.stages.*.skills",
     "issue.stages.*.start_state",
     "issue.stages.*.when.state",
+    "issue.stages.*.where.labels",
     "notify.*.secret_env",
     "notify.*.time_zone",
     "notify.*.url_env",
@@ -82,6 +84,7 @@ const RESTART: &[&str] = &[
 
 /// Paths of the model whose keys in the file have other names.
 const KEYS: &[(&str, &str)] = &[
+    ("agents.*.worker_labels", "agents.*.where.labels"),
     ("day_limit.tokens", "limits.tokens_per_day"),
     ("day_limit.usd", "limits.usd_per_day"),
     ("issue.after_create", "issue.hooks.after_create"),
@@ -103,6 +106,7 @@ const KEYS: &[(&str, &str)] = &[
     ("issue.stages.*.prompt.Inline", "issue.stages.*.prompt"),
     ("issue.stages.*.start_state.state", "issue.stages.*.start_state"),
     ("issue.stages.*.when.states", "issue.stages.*.when.state"),
+    ("issue.stages.*.worker_labels", "issue.stages.*.where.labels"),
     ("log_format", "logging.format"),
     ("max_issue_concurrency", "loop.max_issue_concurrency"),
     ("max_iterations", "loop.max_iterations"),

@@ -56,6 +56,7 @@ fn start_of(left: &Left) -> Start {
             .unwrap(),
         run: run_id(left.run),
         attempt_id: session_id(left.session),
+        worker: None,
         attempt: left.attempt,
         turn: 0,
         previous: None,
