@@ -164,6 +164,11 @@ impl Workers {
         Self { hub, by_name }
     }
 
+    /// Returns the revision of the hub.
+    pub fn hub(&self) -> &Revision {
+        &self.hub
+    }
+
     /// Returns the workers with their states, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&Worker, WorkerState)> {
         self.by_name

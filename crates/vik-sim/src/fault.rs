@@ -113,6 +113,16 @@ faults! {
     HooksAgain = "hooks_again";
     /// An adopted attempt starts again from its first step.
     JournalIgnored = "journal_ignored";
+    /// After the first list of workers, the scheduler receives no other one.
+    WorkersUnheard = "workers_unheard";
+    /// The scheduler sees one place more on each worker.
+    WorkersOverfull = "workers_overfull";
+    /// The scheduler sees all labels on each worker.
+    WorkerLabelsUnheard = "worker_labels_unheard";
+    /// A restart forgets on which workers the workspaces are.
+    WorkerForgotten = "worker_forgotten";
+    /// An attempt that lost its worker counts as one that failed.
+    WorkerLossCharged = "worker_loss_charged";
 }
 
 impl std::str::FromStr for Fault {

@@ -85,6 +85,7 @@ pub(crate) fn spoil(stored: &mut Stored, fault: Option<Fault>) {
                 answer["is_read"] = false.into();
             }
         }),
+        Some(Fault::WorkerForgotten) => patch(stored, |machine| machine["worker"] = Value::Null),
         Some(Fault::DayReset) => stored.days.clear(),
         _ => {}
     }

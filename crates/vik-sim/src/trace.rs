@@ -87,6 +87,11 @@ events! {
     Expired { issue: usize } = "old data found";
     /// A workspace is removed, or kept.
     Removed { issue: usize, removed: bool } = "workspace removed";
+    WorkerChanges { worker: usize, how: &'static str } = "worker changes";
+    /// The scheduler receives the list of workers.
+    Announced { ready: usize, listed: usize } = "workers announced";
+    /// An attempt is started on a worker.
+    Places { attempt_id: AttemptId, worker: String } = "worker chosen";
 }
 
 #[derive(Clone, Debug)]

@@ -6,6 +6,7 @@ use super::Scheduler;
 use crate::ids::IssueId;
 use crate::issue::Wanted;
 use crate::machine::{IssueMachine, LifetimeUsage, Run};
+use crate::worker::Workers;
 
 impl Scheduler {
     /// Returns all runs that are not over, in no particular order.
@@ -52,6 +53,11 @@ impl Scheduler {
             .collect();
         held.sort_by_key(|(id, _)| *id);
         held.into_iter()
+    }
+
+    /// Returns the workers; `None` if attempts run on this machine.
+    pub fn workers(&self) -> Option<&Workers> {
+        self.workers.as_ref()
     }
 
     /// Returns whether nothing more starts.

@@ -12,6 +12,7 @@ use vik_core::issue::Fingerprint;
 use vik_core::limits::{Charges, Spend, estimated};
 use vik_core::machine::{IssueMachine, LifetimeUsage, ParkReason, Phase};
 use vik_core::scope::Scope;
+use vik_core::worker::WorkerName;
 use vik_core::workflow::Workflow;
 
 use super::{Broken, ensure, number};
@@ -27,6 +28,7 @@ pub(super) struct Active {
     pub parallel: bool,
     pub run: RunId,
     pub scope: Option<Scope>,
+    pub worker: Option<WorkerName>,
     /// The spending that was reported to this daemon.
     pub live: Spend,
     /// Why it is being stopped.
@@ -114,6 +116,10 @@ pub(super) struct Books {
     pub runs: BTreeMap<RunId, (u32, u32)>,
     /// The consecutive internal failures of each stage of an issue, until they park it.
     pub internal: BTreeMap<(usize, StageName), u32>,
+    /// The consecutive attempts of each issue that lost their worker, until they park a stage.
+    pub workers_lost: BTreeMap<usize, u32>,
+    /// The worker that has the workspace of an issue.
+    pub workers: BTreeMap<usize, WorkerName>,
     pub lives: Vec<Lived>,
     pub days: BTreeMap<Date, Spend>,
     pub parked: BTreeMap<(usize, StageName), Parked>,
@@ -179,6 +185,7 @@ impl Books {
                     parallel: start.stage.parallel,
                     run: claim.run,
                     scope: start.intent.scope.clone(),
+                    worker: start.worker.clone(),
                     live: Spend::default(),
                     stopped: stopping.cloned(),
                 },
@@ -224,6 +231,12 @@ impl Books {
                     )?;
                 }
             }
+            if machine.workers_lost_in_a_row() > 0 {
+                books.workers_lost.insert(issue, machine.workers_lost_in_a_row());
+            }
+            books
+                .workers
+                .extend(machine.worker().map(|worker| (issue, worker.clone())));
             // Also those of stages that the present workflow does not have.
             for (stage, in_a_row) in machine.internal_in_a_row() {
                 books.internal.insert((issue, stage.clone()), *in_a_row);
@@ -373,6 +386,15 @@ impl Books {
                 "internal failures {:?}, on disk {:?}",
                 self.internal, read.internal
             )
+        })?;
+        ensure(self.workers_lost == read.workers_lost, WHOLE, || {
+            format!(
+                "lost workers {:?}, on disk {:?}",
+                self.workers_lost, read.workers_lost
+            )
+        })?;
+        ensure(self.workers == read.workers, WHOLE, || {
+            format!("workers {:?}, on disk {:?}", self.workers, read.workers)
         })?;
         let unfinished = |books: &Self| {
             let unfinished = books.hand_overs.iter();

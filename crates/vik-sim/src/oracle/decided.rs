@@ -44,6 +44,9 @@ impl Oracle {
         {
             self.try_ended(*attempt_id, result, now);
         }
+        if let Input::WorkspaceRemoved { issue, removed: true } = observed {
+            self.workspace_removed(issue, scheduler.machine(issue).is_some());
+        }
         // Commands of a person apply before anything else is decided.
         for effect in effects {
             if let Effect::CommandResult(number, answer) = effect {
@@ -69,6 +72,7 @@ impl Oracle {
             if let Effect::RunEvent(issue, event) = effect {
                 self.questions.event(issue, event, observed)?;
                 self.parks(event)?;
+                self.worker_event(event, number(issue))?;
                 self.hand_over_event(event);
             }
             match effect {
@@ -191,6 +195,7 @@ impl Oracle {
                 self.asks.insert(*number, ask.clone());
             }
             Input::MaxSessions(most) => self.max_sessions = Some(*most),
+            Input::Workers(workers) => self.workers = Some(workers.clone()),
             Input::Pressure(why) => self.busy = why.is_some(),
             Input::Drain => self.draining = true,
             _ => {}
@@ -251,7 +256,9 @@ impl Oracle {
         let is_further_turn = facts.is_some_and(|facts| facts.granted > 1) && report.ended_turn();
         let continues = facts.is_some_and(|facts| facts.may_continue(&report));
         let key = (active.issue, active.stage.clone());
-        if internal {
+        if report.outcome == Outcome::Lost && report.worker_loss.is_some() {
+            *self.books.workers_lost.entry(active.issue).or_default() += 1;
+        } else if internal {
             *self.books.internal.entry(key).or_default() += 1;
         } else if report.outcome == Outcome::Asked
             || matches!(report.before_run, Some(BeforeRunFailure::TryLater { .. }))
@@ -259,6 +266,7 @@ impl Oracle {
             // It counts for nothing, and ends no series of others that do not count.
         } else if report.outcome != Outcome::Lost && !drained {
             self.books.internal.remove(&key);
+            self.books.workers_lost.remove(&active.issue);
             life.attempts += u32::from(!is_further_turn);
             let cut = matches!(report.outcome, Outcome::OverBudget | Outcome::Cancelled);
             let by_day = cut

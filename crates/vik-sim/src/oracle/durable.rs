@@ -104,6 +104,7 @@ impl Oracle {
         self.asks.clear();
         self.busy = false;
         self.max_sessions = None;
+        self.workers = None;
         self.draining = false;
         // A run whose start was never committed does not exist.
         let runs = &self.books.runs;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use vik_core::ids::StageName;
 use vik_core::machine::{ParkReason, RunEvent};
-use vik_core::scheduler::{Effect, Hold, Input, Scheduler};
+use vik_core::scheduler::{Effect, Hold, Input, NoWorker, Scheduler};
 use vik_core::time::Now;
 use vik_core::trust::Trust;
 use vik_core::workflow::Workflow;
@@ -20,12 +20,19 @@ pub(crate) struct Expected {
     held: BTreeMap<(usize, StageName), Option<StageName>>,
     /// At least one of these starts, is looked up, or is parked.
     free: Vec<(usize, StageName)>,
+    /// The stages that do not wait for a worker for the reason that `explain` gives.
+    wrong: Vec<(usize, StageName, NoWorker)>,
 }
 
 impl Expected {
     /// Checks the effects against the prediction.
     pub(crate) fn meets(&self, effects: &[Effect]) -> Result<(), Broken> {
         const PREDICTION: &str = "`explain` predicts the next decision";
+        ensure(
+            self.wrong.is_empty(),
+            "`explain` knows why no worker fits",
+            || format!("{:?}", self.wrong),
+        )?;
         let mut started = false;
         let mut done = BTreeSet::new();
         // After a default answer the order and the reserved scopes may differ.
@@ -105,8 +112,14 @@ impl Oracle {
                                 | Hold::OpenFiles { .. }
                                 | Hold::AgentSlot { .. }
                                 | Hold::StageSlot
+                                | Hold::NoWorker { .. }
                                 | Hold::ScopeConflict { .. }
                         );
+                        if let Hold::NoWorker { reason } = hold
+                            && !self.waits_for_worker(issue, &stage.stage, reason)
+                        {
+                            expected.wrong.push((issue, stage.stage.clone(), reason.clone()));
+                        }
                         let other = match hold {
                             Hold::OtherStage { stage } => Some(stage.clone()),
                             _ => None,
@@ -188,6 +201,7 @@ impl Oracle {
             }
             Hold::Untrusted { .. } => self.trust(item) == Trust::Held,
             Hold::Question { question } => question.timeout.is_none() && self.questions.is_open(question.id),
+            Hold::NoWorker { reason } => self.waits_for_worker(issue, stage, reason),
             Hold::Filtered => true,
             _ => false,
         }

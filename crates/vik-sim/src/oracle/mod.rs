@@ -13,6 +13,7 @@ mod parked;
 mod questions;
 mod start;
 mod turns;
+mod workers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -23,6 +24,7 @@ use vik_core::ids::{AttemptId, IssueId, RunId, StageName};
 use vik_core::limits::Spend;
 use vik_core::scheduler::Command;
 use vik_core::time::Mono;
+use vik_core::worker::Workers;
 use vik_core::workflow::Workflow;
 
 use crate::tracker::{Item, Snapshot};
@@ -132,6 +134,8 @@ pub(crate) struct Oracle {
     busy: bool,
     /// The number of sessions that the limit on open files allows; `None` if it is not limited.
     max_sessions: Option<u32>,
+    /// The last list of workers; `None` if there was none.
+    workers: Option<Workers>,
     draining: bool,
     /// The parked runs, as the events of this daemon report them.
     parked_runs: BTreeSet<RunId>,
@@ -168,6 +172,7 @@ impl Oracle {
             due: BTreeMap::new(),
             busy: false,
             max_sessions: None,
+            workers: None,
             draining: false,
             parked_runs: BTreeSet::new(),
             stopped: BTreeSet::new(),

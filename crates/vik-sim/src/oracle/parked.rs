@@ -96,6 +96,9 @@ impl Oracle {
                 .extra
                 .max((life.attempts + more).saturating_sub(policy.issue.max_attempts));
         }
+        if any {
+            self.books.workers_lost.remove(&issue);
+        }
         let limit = policy.issue.limit.above(life.forgiven);
         if any && limit.reached(LimitScope::Issue, life.spend).is_some() {
             life.forgiven = life.spend;

@@ -24,6 +24,7 @@ impl Oracle {
         self.is_approved(issue, start)?;
         self.questions.starts(start)?;
         self.check_resumption(start)?;
+        self.is_placed(issue, start)?;
         let profile = self.policy.agents.get(&start.stage.agent);
         self.remember(Facts {
             start: start.clone(),
@@ -40,6 +41,7 @@ impl Oracle {
                 parallel: start.stage.parallel,
                 run: start.run,
                 scope: start.intent.scope.clone(),
+                worker: start.worker.clone(),
                 live: Default::default(),
                 stopped: None,
             },

@@ -49,9 +49,11 @@ impl Oracle {
             let resumed = last.is_some_and(|last| last.start.resume.is_some());
             !report.resume_failed && (report.provider_session_id.is_some() || resumed)
         });
-        let same_agent = last.is_some_and(|last| last.start.stage.agent == start.stage.agent);
+        let has_it = last.is_some_and(|last| {
+            last.start.stage.agent == start.stage.agent && last.start.worker == start.worker
+        });
         let must_continue =
-            is_ended && is_known && same_agent && start.stage.resume && (1..most).contains(&before);
+            is_ended && is_known && has_it && start.stage.resume && (1..most).contains(&before);
         ensure(
             start.turn == next || (start.turn == most.min(1) && !must_continue),
             COUNTED,
@@ -94,6 +96,7 @@ impl Oracle {
         let first = start.turn == 1 && before == 1;
         self.books.lives[issue].attempts += u32::from(first);
         self.books.internal.remove(&(issue, start.stage.name));
+        self.books.workers_lost.remove(&issue);
         if let Some(facts) = self.facts.get_mut(&attempt_id) {
             facts.granted = granted.turn;
         }

@@ -139,6 +139,9 @@ impl World {
     fn do_step(&mut self, task: &mut Task) -> Result<Did, Broken> {
         let attempt_id = task.start.attempt_id;
         let issue = number(&task.start.issue.id);
+        if self.loses_worker(attempt_id, task.start.worker.as_ref()) {
+            return Ok(Did::Step("worker lost"));
+        }
         let Some(files) = self.host.files.get(&attempt_id) else {
             self.host.files.insert(attempt_id, Files::default());
             return Ok(Did::Step("started"));

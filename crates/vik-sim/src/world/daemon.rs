@@ -13,7 +13,7 @@ use vik_core::workflow::ScopeConflicts;
 
 use super::attempt::Task;
 use super::turns::TurnDecision;
-use super::{Held, World};
+use super::{Held, World, workers};
 use crate::disk;
 use crate::fault::Fault;
 use crate::host::Step;
@@ -133,6 +133,7 @@ impl World {
         if seed[0] < 64 {
             self.send(Input::MaxSessions(1 + u32::from(seed[0] % 3)))?;
         }
+        self.announce_workers()?;
         let workspaces = self
             .host
             .workspaces
@@ -202,6 +203,8 @@ impl World {
             Input::Pulled { .. } | Input::LookupFinished { .. } => Input::Tick,
             input => input.clone(),
         };
+        let is_known = daemon.scheduler.workers().is_some();
+        let input = workers::spoilt(input, self.fault, is_known);
         let effects = daemon.scheduler.handle(now, input);
         let mut changes = daemon.scheduler.take_changes();
         self.oracle
@@ -211,6 +214,14 @@ impl World {
         self.oracle.charged(&changes)?;
         for effect in &effects {
             note(&mut self.trace, effect);
+            if let Effect::Start(start) = effect
+                && let Some(worker) = &start.worker
+            {
+                self.trace.note(Event::Places {
+                    attempt_id: start.attempt_id,
+                    worker: worker.to_string(),
+                });
+            }
         }
         let early = self.fault == Some(Fault::ActedEarly);
         if early || (changes == Changes::default() && daemon.waiting.is_empty()) {
@@ -352,6 +363,9 @@ impl World {
     /// Starts an attempt, or recovers it at the step that its files show.
     pub(super) fn take_up(&mut self, start: Start, restored: bool) -> Held {
         let attempt_id = start.attempt_id;
+        if let (Some(pool), Some(worker)) = (&mut self.pool, &start.worker) {
+            pool.takes(attempt_id, worker);
+        }
         if let Some(files) = self.host.files.get_mut(&attempt_id).filter(|_| restored) {
             match self.fault {
                 Some(Fault::JournalIgnored) => files.step = Step::Started,

@@ -8,6 +8,7 @@ mod quiet;
 #[cfg(test)]
 mod scenario;
 mod turns;
+mod workers;
 
 use std::sync::Arc;
 
@@ -27,6 +28,7 @@ use crate::trace::Trace;
 use crate::tracker::Tracker;
 
 use daemon::Daemon;
+use workers::Pool;
 
 pub(crate) type Held = Result<(), Broken>;
 
@@ -47,6 +49,8 @@ pub struct World {
     trace: Trace,
     plan: Plan,
     fault: Option<Fault>,
+    /// The workers; `None` in a world with one machine.
+    pool: Option<Pool>,
 }
 
 /// The parameters of a seed's world. Seeds that omit events find what a mix of all would hide.
@@ -123,7 +127,11 @@ impl World {
         };
         let issues = rng.between(2, 7) as usize;
         let tracker = Tracker::new(issues, &mut rng);
-        let policy = policy::first(&mut rng);
+        let mut policy = policy::first(&mut rng);
+        let mut pool = Pool::of_seed(seed);
+        if let Some(pool) = &mut pool {
+            policy = pool.with_demands(&policy);
+        }
         let mut filter = Filter::default();
         if rng.percent(10) {
             filter.issues = (0..issues - 1).map(|issue| tracker.id(issue).clone()).collect();
@@ -136,6 +144,7 @@ impl World {
             plan,
             fault,
             trace: Trace::new(kept),
+            pool,
             ..Self::around(policy, tracker, rng)
         }
     }
@@ -157,6 +166,7 @@ impl World {
             trace: Trace::new(0),
             plan: Plan::default(),
             fault: None,
+            pool: None,
         }
     }
 
@@ -174,6 +184,7 @@ impl World {
     /// Returns the broken invariant.
     pub fn step(&mut self) -> Held {
         self.trace.step();
+        self.workers_change()?;
         if self.daemon.is_none() {
             // Processes live on without a daemon for a while.
             if self.rng.percent(60) {

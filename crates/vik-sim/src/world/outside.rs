@@ -346,7 +346,10 @@ impl World {
 
     pub(super) fn workflow_is_edited(&mut self) -> Result<bool, Broken> {
         let (edited, detail) = policy::edited(&self.policy, &mut self.rng);
-        self.policy = edited;
+        self.policy = match &mut self.pool {
+            Some(pool) => pool.with_demands(&edited),
+            None => edited,
+        };
         self.trace.note(Event::Reloads { detail });
         self.oracle.reloads(&self.policy);
         let seen = self.seen_policy();

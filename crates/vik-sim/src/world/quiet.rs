@@ -33,6 +33,7 @@ impl World {
         if self.daemon.is_none() {
             self.boot()?;
         }
+        self.workers_become_quiet()?;
         self.busy = false;
         self.send(Input::Pressure(None))?;
         if self.rng.percent(70) {

@@ -15,6 +15,7 @@ mod retries;
 mod scopes;
 mod states;
 mod taken_over;
+mod workers;
 
 use std::sync::Arc;
 use std::time::Duration;
