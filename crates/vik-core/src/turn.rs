@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::attempt::Start;
 
 /// A turn that came to its end, and after which the agent waits for input.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndedTurn {
     /// The number of the turn within its conversation, from 1.
     pub turn: u32,

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use vik_core::attempt::StopReason;
 use vik_core::ids::MessageId;
@@ -13,7 +14,8 @@ use vik_core::turn::GrantedTurn;
 use vik_store::AttemptFailure;
 
 /// How urgently an attempt is to stop because its daemon stops.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum StopLevel {
     #[default]
     Run,
@@ -34,8 +36,33 @@ struct CommandState {
     turn: Option<TurnDecision>,
 }
 
+/// All commands to an attempt so far that concern a worker on another machine, as data.
+///
+/// [`CommandSender::apply`] on the worker may get snapshots repeatedly and in any order, also those
+/// of several hubs. There is no number that orders them, because each part only grows: the first
+/// reason of a stop stays, the level rises, turns are decided one after another, and warnings,
+/// answers and messages are added to those that the worker has. So an older snapshot contains
+/// nothing that a newer one lacks, except what the attempt has reported to have handled.
+///
+/// It contains the last answer only: an attempt reports another request when it waits for no
+/// earlier one, and the scheduler accepts an answer to the reported request alone. It contains the
+/// messages that the attempt has not reported as taken, of which at most
+/// [`MAX_WAITING`](vik_core::message::MAX_WAITING) wait. So its size depends on what people have
+/// written and nobody has read yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CommandSnapshot {
+    own_stop: Option<StopReason>,
+    level: StopLevel,
+    warnings: Vec<LimitHit>,
+    answer: Option<Answered>,
+    turn: Option<TurnDecision>,
+    /// In the order of their delivery.
+    pub(super) messages: Vec<Message>,
+}
+
 /// What follows a turn that has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnDecision {
     /// The number of the turn that has ended.
     pub turn: u32,
@@ -51,12 +78,14 @@ struct Inbox {
     taken: BTreeSet<MessageId>,
 }
 
-/// Sends commands to one attempt. When it is dropped, the attempt continues under the last
-/// commands.
+/// Sends commands to one attempt. A repeated one changes nothing. When it is dropped, the attempt
+/// continues under the last commands.
 #[derive(Debug)]
 pub struct CommandSender {
     state: watch::Sender<CommandState>,
     inbox: watch::Sender<Inbox>,
+    /// Whether the attempt runs on another machine.
+    is_remote: bool,
 }
 
 impl CommandSender {
@@ -71,23 +100,42 @@ impl CommandSender {
 
     /// Stops the attempt because the daemon stops. The level only rises.
     pub fn stop_with_daemon(&self, level: StopLevel) {
-        self.state
-            .send_modify(|state| state.level = state.level.max(level));
+        self.state.send_if_modified(|state| {
+            let rises = level > state.level;
+            state.level = state.level.max(level);
+            rises
+        });
     }
 
     /// Reports that a limit is near, for the session log.
     pub fn warn(&self, limit: LimitHit) {
-        self.state.send_modify(|state| state.warnings.push(limit));
+        self.state.send_if_modified(|state| {
+            let is_new = !state.warnings.contains(&limit);
+            state.warnings.extend(is_new.then_some(limit));
+            is_new
+        });
     }
 
-    /// Delivers a person's answer to a request of the attempt.
+    /// Delivers a person's answer to a request of the attempt. The first answer to it counts.
     pub fn answer(&self, answered: Answered) {
-        self.state.send_modify(|state| state.answers.push(answered));
+        self.state.send_if_modified(|state| {
+            let mut answers = state.answers.iter();
+            let is_new = answers.all(|known| known.request != answered.request);
+            state.answers.extend(is_new.then_some(answered));
+            is_new
+        });
     }
 
-    /// Decides what follows a turn that has ended.
+    /// Decides what follows a turn that has ended. The first decision about it counts, and none
+    /// about an earlier one.
     pub fn decide_turn(&self, decision: TurnDecision) {
-        self.state.send_modify(|state| state.turn = Some(decision));
+        self.state.send_if_modified(|state| {
+            let is_new = state.turn.is_none_or(|last| last.turn < decision.turn);
+            if is_new {
+                state.turn = Some(decision);
+            }
+            is_new
+        });
     }
 
     /// Delivers a message of a person. Messages are read in the order of their delivery; one that
@@ -106,12 +154,42 @@ impl CommandSender {
 
     /// Withdraws a message. Returns false if the attempt has taken it out of its inbox: the agent
     /// may have read it.
+    ///
+    /// On another machine, each message that was delivered counts as taken, because this hub or an
+    /// earlier one may have sent it, and no hub knows what the one before it has sent. It can be
+    /// withdrawn when the attempt has ended.
     pub fn withdraw(&self, id: MessageId) -> bool {
+        if self.is_remote {
+            return false;
+        }
         self.inbox.send_if_modified(|inbox| {
             let before = inbox.waiting.len();
             inbox.waiting.retain(|message| message.id != id);
             inbox.waiting.len() < before
         })
+    }
+
+    /// Returns the last turn that was decided about; 0 if there is none.
+    pub(super) fn decided_turn(&self) -> u32 {
+        self.state.borrow().turn.map_or(0, |decision| decision.turn)
+    }
+
+    /// Sends the commands of a snapshot to the attempt.
+    pub fn apply(&self, snapshot: CommandSnapshot) {
+        let CommandSnapshot {
+            own_stop,
+            level,
+            warnings,
+            answer,
+            turn,
+            messages,
+        } = snapshot;
+        own_stop.into_iter().for_each(|reason| self.stop(reason));
+        self.stop_with_daemon(level);
+        warnings.into_iter().for_each(|limit| self.warn(limit));
+        answer.into_iter().for_each(|answered| self.answer(answered));
+        turn.into_iter().for_each(|decision| self.decide_turn(decision));
+        messages.into_iter().for_each(|message| self.deliver(message));
     }
 
     /// Detaches the attempt because the daemon exits and leaves its agents alive: as soon as the
@@ -158,13 +236,15 @@ impl StopCause {
 }
 
 impl AttemptCommands {
-    /// Creates the two ends of the commands.
-    pub(super) fn channel() -> (CommandSender, Self) {
+    /// Creates the two ends of the commands. `is_remote` is whether the receiver sends them to
+    /// another machine.
+    pub(super) fn channel(is_remote: bool) -> (CommandSender, Self) {
         let (sender, state) = watch::channel(CommandState::default());
         let inbox = watch::Sender::new(Inbox::default());
         let sender = CommandSender {
             state: sender,
             inbox: inbox.clone(),
+            is_remote,
         };
         (sender, Self { state, inbox })
     }
@@ -254,6 +334,36 @@ impl AttemptCommands {
         });
     }
 
+    /// Waits until there are commands that the last [`snapshot`](Self::snapshot) lacks. Cancelling
+    /// the call loses nothing.
+    pub(super) async fn changed(&mut self) {
+        let mut inbox = self.inbox.subscribe();
+        tokio::select! {
+            Ok(()) = self.state.changed() => {}
+            _ = inbox.wait_for(|inbox| !inbox.waiting.is_empty()) => {}
+        }
+    }
+
+    /// Returns all commands so far, with the messages that no earlier call returned. These count as
+    /// taken.
+    pub(super) fn snapshot(&mut self) -> CommandSnapshot {
+        let messages = std::iter::from_fn(|| self.take_message()).collect();
+        let state = self.state.borrow_and_update();
+        CommandSnapshot {
+            own_stop: state.own_stop.clone(),
+            level: state.level,
+            warnings: state.warnings.clone(),
+            answer: state.answers.last().cloned(),
+            turn: state.turn,
+            messages,
+        }
+    }
+
+    /// Returns whether the attempt is to detach from its agent.
+    pub(super) fn is_detached(&self) -> bool {
+        self.state.borrow().detach
+    }
+
     /// Waits until `select` finds something.
     async fn find<T>(&self, select: impl Fn(&CommandState) -> Option<T>) -> T {
         let mut receiver = self.state.clone();
@@ -292,7 +402,7 @@ mod tests {
             at: Timestamp::UNIX_EPOCH,
             interrupt: false,
         };
-        let (sender, commands) = AttemptCommands::channel();
+        let (sender, commands) = AttemptCommands::channel(false);
         // The scheduler does not know what an earlier daemon has sent, and delivers it again.
         sender.deliver(message(1));
         commands.mark_sent(&BTreeSet::from([message(1).id, message(2).id]));

@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use vik_core::attempt::HandOverFailure;
+use serde::{Deserialize, Serialize};
+use vik_core::attempt::{AttemptResult, HandOverFailure};
 use vik_core::ended::Ended;
+use vik_core::outcome::CostSource;
 use vik_store::ledger::LedgerError;
 
 /// How the task of an attempt finished.
@@ -20,10 +22,24 @@ pub enum Finish {
     StorageFailed(Arc<LedgerError>),
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AttemptEnd {
     /// The result, and the last event of the session log.
+    #[serde(with = "WholeEnded")]
     pub ended: Ended,
     /// The path of the session log.
     pub log: PathBuf,
+}
+
+/// An [`Ended`] with its whole result. By itself, it is serialised as the last line of a session
+/// log, which has a part of it.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Ended")]
+struct WholeEnded {
+    result: AttemptResult,
+    signal: Option<i32>,
+    duration_ms: u64,
+    cost_usd: Option<f64>,
+    cost_source: CostSource,
+    last_message: Option<String>,
 }

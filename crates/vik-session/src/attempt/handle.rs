@@ -1,6 +1,7 @@
 //! The two ends of a running attempt: the loop's handle, and the attempt's own end.
 
 use super::commands::{AttemptCommands, CommandSender};
+use super::remote::{RemoteLink, WorkerHandle};
 use super::updates::{AttemptUpdates, UpdateSender};
 
 /// The loop's end of a running attempt, and all that the two share.
@@ -52,12 +53,56 @@ pub struct AttemptLink {
 
 impl AttemptHandle {
     pub fn new() -> (Self, AttemptLink) {
-        let (sender, commands) = AttemptCommands::channel();
-        let (updates, receiver) = AttemptUpdates::channel();
-        let handle = Self {
-            commands: sender,
-            updates: receiver,
-        };
+        let (handle, commands, updates) = Self::channels(false);
         (handle, AttemptLink { commands, updates })
+    }
+
+    /// Creates the handle of an attempt on another machine, and the end of what carries commands and
+    /// updates there and back.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use vik_session::attempt::{
+    ///     AttemptHandle, AttemptUpdate, Finish, RemoteCommand, StopCause, StopLevel, WorkerEnd, WorkerUpdate,
+    /// };
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// // On the hub.
+    /// let (mut handle, mut remote) = AttemptHandle::remote();
+    /// handle.commands.stop_with_daemon(StopLevel::Stop);
+    /// let RemoteCommand::Send(commands) = remote.commands.next().await else { unreachable!() };
+    ///
+    /// // On the worker.
+    /// let (local, link) = AttemptHandle::new();
+    /// let mut worker = local.into_worker();
+    /// worker.commands.apply(commands);
+    /// assert_eq!(link.commands.stop_cause(), Some(StopCause::All));
+    /// link.updates.finish(Finish::HandedOver(Ok(())));
+    /// let WorkerUpdate::Finished(finish) = worker.next().await else { unreachable!() };
+    ///
+    /// // On the hub.
+    /// remote.updates.apply(finish.updates);
+    /// if let WorkerEnd::HandedOver(result) = finish.end {
+    ///     remote.updates.finish(Finish::HandedOver(result));
+    /// }
+    /// assert!(matches!(handle.updates.next().await, AttemptUpdate::Finished(Finish::HandedOver(Ok(())))));
+    /// # }
+    /// ```
+    pub fn remote() -> (Self, RemoteLink) {
+        let (handle, commands, updates) = Self::channels(true);
+        (handle, RemoteLink::new(commands, updates))
+    }
+
+    /// Makes this the handle of an attempt that a hub on another machine commands.
+    pub fn into_worker(self) -> WorkerHandle {
+        WorkerHandle::new(self.commands, self.updates)
+    }
+
+    fn channels(is_remote: bool) -> (Self, AttemptCommands, UpdateSender) {
+        let (commands, receiver) = AttemptCommands::channel(is_remote);
+        let (sender, updates) = AttemptUpdates::channel();
+        (Self { commands, updates }, receiver, sender)
     }
 }

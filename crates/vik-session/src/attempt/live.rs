@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use vik_api::{ContextView, RateLimitView};
 use vik_core::outcome::Usage;
 use vik_core::turn::TurnOfMax;
 
 /// The phase of an attempt.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum LivePhase {
     /// The workspace, the hooks and the prompt are prepared.
     #[default]
@@ -17,6 +19,7 @@ pub enum LivePhase {
     Running,
     Verifying,
     /// The attempt waits for a person.
+    #[serde(rename = "awaiting_approval")]
     Awaiting,
     /// Outputs are applied, or `after_run` runs.
     Finishing,
@@ -36,7 +39,8 @@ impl LivePhase {
 }
 
 /// Whether people can send messages to the agent.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Steering {
     Ready,
     /// The agent has not started, or has not reported its conversation yet.
@@ -49,7 +53,8 @@ pub enum Steering {
 }
 
 /// The facts that change while an attempt runs.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Facts {
     pub phase: LivePhase,
     /// The time of the agent's last output.
@@ -84,7 +89,8 @@ impl Facts {
 }
 
 /// Whom or what an agent waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Waiting {
     Model,
     Tool,
@@ -103,7 +109,7 @@ impl Waiting {
 }
 
 /// What an agent waits for, and since when.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitsFor {
     pub kind: Waiting,
     /// The name of the tool, or what of the model's answer arrives.
@@ -118,7 +124,7 @@ impl WaitsFor {
 }
 
 /// A stop of an agent that is under way.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stopping {
     pub why: String,
     pub since: Timestamp,

@@ -50,6 +50,7 @@ mod prompt;
 mod questions;
 mod reader;
 mod recover;
+mod remote;
 mod runner;
 mod running;
 mod scope;
@@ -65,7 +66,7 @@ mod verdict;
 mod workplace;
 
 pub use agent_end::reported_spend;
-pub use commands::{AttemptCommands, CommandSender, StopCause, StopLevel, TurnDecision};
+pub use commands::{AttemptCommands, CommandSender, CommandSnapshot, StopCause, StopLevel, TurnDecision};
 pub use context::{issue_context, sample_session, stage_context};
 pub use finish::{AttemptEnd, Finish};
 pub use follow::{FollowError, KeptOutput, OutputReader};
@@ -79,8 +80,12 @@ pub use own_servers::SERVERS;
 #[cfg(test)]
 pub(crate) use questions::read_question_file;
 pub use questions::{file as question_file, section as question_section};
+pub use remote::{
+    RemoteCommand, RemoteCommands, RemoteLink, RemoteUpdates, WorkerEnd, WorkerFinish, WorkerHandle,
+    WorkerUpdate,
+};
 pub use runner::run;
 pub use scripts::PROMPT;
 pub use task::{span, spawn, spawn_hand_over};
 pub use terminal::{PersonSession, RunningSession, SessionCommand};
-pub use updates::{AttemptUpdate, AttemptUpdates, UpdateSender};
+pub use updates::{AttemptUpdate, AttemptUpdates, UpdateSender, UpdateSnapshot};

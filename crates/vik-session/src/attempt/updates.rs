@@ -1,5 +1,6 @@
 //! The updates that an attempt sends while it runs.
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, watch};
 use vik_core::approval::Request;
 use vik_core::ids::MessageId;
@@ -23,6 +24,23 @@ pub enum AttemptUpdate {
     TurnEnded(EndedTurn),
     /// The attempt finished. No update follows.
     Finished(Finish),
+}
+
+/// The latest updates of an attempt on another machine, as data.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UpdateSnapshot {
+    /// Orders the snapshots of an attempt, from 1.
+    pub(super) number: u64,
+    pub facts: Facts,
+    spent: Spend,
+    pub(super) awaits: Option<Box<Request>>,
+    /// Whether the attempt has ever reported a request, or that none waits.
+    pub(super) has_reported_awaits: bool,
+    /// The messages that the agent has taken, of all that it has been sent.
+    taken: Vec<MessageId>,
+    /// The turn that came to its end and about which nothing is decided.
+    pub(super) turn: Option<EndedTurn>,
 }
 
 /// Sends the updates of one attempt; cheap to clone.
@@ -55,9 +73,13 @@ impl UpdateSender {
         self.awaits.send_replace(request);
     }
 
-    /// Reports that the agent has taken a message.
+    /// Reports that the agent has taken a message. A repeated report changes nothing.
     pub fn message_taken(&self, id: MessageId) {
-        self.taken.send_modify(|taken| taken.push(id));
+        self.taken.send_if_modified(|taken| {
+            let is_new = !taken.contains(&id);
+            taken.extend(is_new.then_some(id));
+            is_new
+        });
     }
 
     /// Reports that the agent came to the end of a turn and waits for a decision.
@@ -69,6 +91,38 @@ impl UpdateSender {
     pub fn finish(&self, finish: Finish) {
         let _ = self.finish.try_send(finish);
     }
+
+    /// Reports what a snapshot has and earlier ones had not.
+    pub(super) fn report(&self, snapshot: UpdateSnapshot) {
+        let UpdateSnapshot {
+            number: _,
+            facts,
+            spent,
+            awaits,
+            has_reported_awaits: _,
+            taken,
+            turn,
+        } = snapshot;
+        self.facts.send_replace(facts);
+        replace(&self.spent, spent);
+        replace(&self.awaits, awaits);
+        taken.into_iter().for_each(|id| self.message_taken(id));
+        turn.into_iter().for_each(|turn| replace(&self.turn, turn));
+    }
+
+    /// Returns a reader of the messages that were taken.
+    pub(super) fn taken(&self) -> watch::Receiver<Vec<MessageId>> {
+        self.taken.subscribe()
+    }
+}
+
+/// Sends a value, unless it is the last one.
+fn replace<T: PartialEq>(sender: &watch::Sender<T>, value: T) {
+    sender.send_if_modified(|last| {
+        let is_new = *last != value;
+        *last = value;
+        is_new
+    });
 }
 
 /// Receives the updates of one attempt.
@@ -77,6 +131,8 @@ pub struct AttemptUpdates {
     facts: watch::Receiver<Facts>,
     spent: watch::Receiver<Spend>,
     awaits: watch::Receiver<Option<Box<Request>>>,
+    /// Whether a snapshot had a value of `awaits`.
+    has_reported_awaits: bool,
     /// All that were taken, of which the first `taken_before` are returned.
     taken: watch::Receiver<Vec<MessageId>>,
     taken_before: usize,
@@ -102,6 +158,7 @@ impl AttemptUpdates {
             facts: sender.facts.subscribe(),
             spent: sender.spent.subscribe(),
             awaits: sender.awaits.subscribe(),
+            has_reported_awaits: false,
             taken: sender.taken.subscribe(),
             taken_before: 0,
             turn: sender.turn.subscribe(),
@@ -143,6 +200,39 @@ impl AttemptUpdates {
             return AttemptUpdate::Awaits(awaits.clone());
         }
         AttemptUpdate::Finished(self.finished.take().unwrap_or(Finish::Detached))
+    }
+
+    /// Waits until something has changed since the last [`snapshot`](Self::snapshot), or the attempt
+    /// has finished. The snapshot after that has all updates that were sent before. Cancelling the
+    /// call loses nothing.
+    pub(super) async fn changed(&mut self) -> Option<Finish> {
+        tokio::select! {
+            biased;
+            // Without a sender, the attempt was dropped, and its agent may live on.
+            finish = self.finish.recv() => return Some(finish.unwrap_or(Finish::Detached)),
+            Ok(()) = self.facts.changed() => {}
+            Ok(()) = self.spent.changed() => {}
+            Ok(()) = self.awaits.changed() => {}
+            Ok(()) = self.taken.changed() => {}
+            Ok(()) = self.turn.changed() => {}
+        }
+        None
+    }
+
+    /// Returns the latest updates.
+    pub(super) fn snapshot(&mut self, number: u64) -> UpdateSnapshot {
+        let turn = *self.turn.borrow_and_update();
+        let awaits = self.awaits.borrow_and_update();
+        self.has_reported_awaits |= awaits.has_changed();
+        UpdateSnapshot {
+            number,
+            facts: self.facts.borrow_and_update().clone(),
+            spent: *self.spent.borrow_and_update(),
+            awaits: awaits.clone(),
+            has_reported_awaits: self.has_reported_awaits,
+            taken: self.taken.borrow_and_update().clone(),
+            turn: (turn.turn > 0).then_some(turn),
+        }
     }
 
     /// Returns the messages that were taken since the last call.
