@@ -8,8 +8,8 @@ use vik_core::changes::{Changes, Stored};
 use vik_core::ids::IssueId;
 use vik_orchestrator::signals::Signals;
 use vik_orchestrator::{
-    CommitLog, Committing, LocalEffects, OpenFiles, Options, Orchestrator, Recalling, RunSummary, Setup,
-    Silent, StatusSources,
+    CommitLog, Committing, LocalEffects, LocalWorkspaces, OpenFiles, Options, Orchestrator, Recalling,
+    RunSummary, Setup, Silent, StatusSources,
 };
 use vik_proc::{SHIM_VERB, Supervisor};
 use vik_session::host::Host;
@@ -99,14 +99,8 @@ fn orchestrator(world: &World, commit_log: Stumbling) -> Orchestrator {
     };
     let (ledger, _) = Ledger::open(&host.layout.service_dir()).unwrap();
     let (host, ledger) = (Arc::new(host), Arc::new(ledger));
-    let effects = LocalEffects::new(
-        host,
-        ledger,
-        &loaded,
-        Box::new(Silent),
-        Duration::ZERO,
-        OpenFiles::new(None),
-    );
+    let workspaces = LocalWorkspaces::new(Arc::clone(&host), &loaded, Duration::ZERO, OpenFiles::new(None));
+    let effects = LocalEffects::new(host, ledger, &loaded, Box::new(workspaces), Box::new(Silent));
     Orchestrator::new(Setup {
         workflow,
         loaded_at: loaded.loaded_at,

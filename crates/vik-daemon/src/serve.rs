@@ -19,7 +19,8 @@ use vik_core::ids::IssueId;
 use vik_orchestrator::service_state;
 use vik_orchestrator::signals::Signals;
 use vik_orchestrator::{
-    LocalEffects, Observer, OpenFiles, Options, Orchestrator, RunSummary, Setup, StatusSources,
+    LocalEffects, LocalWorkspaces, Observer, OpenFiles, Options, Orchestrator, RunSummary, Setup,
+    StatusSources,
 };
 use vik_proc::FileLock;
 use vik_session::host::{Host, SHIM_MARK};
@@ -206,7 +207,8 @@ impl Daemon {
         let (workflow, workflows) = watch::channel(Arc::clone(&serve.loaded.workflow));
         let observer = Box::new(Reporter::new(feed.clone(), metrics.clone(), observer));
         let (host, ledger) = (Arc::clone(&self.host), Arc::clone(&self.ledger));
-        let effects = LocalEffects::new(host, ledger, &serve.loaded, observer, orphan_grace, open_files);
+        let local = LocalWorkspaces::new(Arc::clone(&host), &serve.loaded, orphan_grace, open_files);
+        let effects = LocalEffects::new(host, ledger, &serve.loaded, Box::new(local), observer);
         let orchestrator = Orchestrator::new(Setup {
             workflow,
             loaded_at: serve.loaded.loaded_at,

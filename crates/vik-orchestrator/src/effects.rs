@@ -32,9 +32,12 @@ pub type Task<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// The loop decides, commits, and only then calls these methods. None of them may block. The
 /// implementation keeps the workflow in force: an attempt keeps the one it started with.
 ///
-/// [`LocalEffects`](crate::LocalEffects) uses this machine: tasks, processes under shims, and files.
-/// An implementation for other machines needs no change of the loop.
+/// [`LocalEffects`](crate::LocalEffects) uses this machine. What needs the workspace of an issue may
+/// be carried out on others: see [`WorkspaceEffects`].
 pub trait Effects: Send {
+    /// Returns what carries out the decisions that need a workspace.
+    fn workspaces(&mut self) -> &mut dyn WorkspaceEffects;
+
     /// Returns the time. The monotonic clock starts anywhere and never goes back.
     fn now(&self) -> Now;
 
@@ -52,21 +55,6 @@ pub trait Effects: Send {
     /// Moves an issue from one state to another in the tracker. The error is a message for people.
     fn move_issue(&mut self, issue: &IssueId, from: &str, to: &str) -> Task<Result<(), String>>;
 
-    /// Records what a person changed in the workspace of an issue that they have taken over, and
-    /// returns the paths. The error is a message for people.
-    fn record_changes(&mut self, issue: &IssueId, hold: &TakenOver) -> Task<Result<Vec<String>, String>>;
-
-    /// Starts an attempt, or recovers it if any daemon has started it before. The attempt reports
-    /// its end to the handle, however it ends.
-    fn start(&mut self, start: Arc<Start>) -> AttemptHandle;
-
-    /// Repeats the hand-over of an attempt. Its end is reported to the handle, as
-    /// [`Finish::HandedOver`](vik_session::attempt::Finish::HandedOver).
-    fn hand_over(&mut self, start: Arc<Start>) -> AttemptHandle;
-
-    /// Removes the workspace of an issue, if the workflow allows it.
-    fn remove_workspace(&mut self, issue: Box<Issue>, cause: RemovalCause) -> Task<Removal>;
-
     /// Searches for data that is older than the workflow keeps it. `listed` are the issues that
     /// pulls list.
     fn find_expired(&mut self, listed: HashSet<IssueId>) -> Task<ExpiryScan>;
@@ -81,23 +69,14 @@ pub trait Effects: Send {
     /// Cancels pulls and lookups, now and later: nothing starts any more.
     fn cancel_lookups(&mut self);
 
-    /// Ends the hooks of removals without grace, now and later.
-    fn kill_removals(&mut self);
-
     /// Returns why nothing should start now, such as a full disk. `is_held` tells whether starts
     /// are held already.
     fn pressure(&mut self, is_held: bool) -> Option<String>;
 
-    /// Returns how long agents live without a daemon.
-    fn orphan_grace(&self) -> Duration;
-
-    /// Returns the path of the session log of an attempt.
-    fn attempt_log(&self, start: &Start) -> PathBuf;
-
     /// Puts an edited workflow in force.
     ///
     /// # Errors
-    /// When its agents cannot run here. The previous workflow stays in force.
+    /// When its agents cannot run. The previous workflow stays in force.
     fn adopt_workflow(&mut self, loaded: &LoadedWorkflow) -> Result<(), Failure>;
 
     /// Publishes what happened, for people.
@@ -105,6 +84,41 @@ pub trait Effects: Send {
 
     /// Records that the daemon entered another state, such as `draining`.
     fn record_state(&mut self, state: &str, error: Option<&str>);
+}
+
+/// What the loop needs carried out where the workspaces are, on this machine or on others.
+///
+/// It has the rules of [`Effects`].
+pub trait WorkspaceEffects: Send {
+    /// Starts an attempt, or recovers it if any daemon has started it before. The attempt reports
+    /// its end to the handle, however it ends.
+    fn start(&mut self, start: Arc<Start>) -> AttemptHandle;
+
+    /// Repeats the hand-over of an attempt. Its end is reported to the handle, as
+    /// [`Finish::HandedOver`](vik_session::attempt::Finish::HandedOver).
+    fn hand_over(&mut self, start: Arc<Start>) -> AttemptHandle;
+
+    /// Returns the path of the session log of an attempt, on the machine where the attempt runs.
+    fn attempt_log(&self, start: &Start) -> PathBuf;
+
+    /// Returns how long agents live without a daemon.
+    fn orphan_grace(&self) -> Duration;
+
+    /// Records what a person changed in the workspace of an issue that they have taken over, and
+    /// returns the paths. The error is a message for people.
+    fn record_changes(&mut self, issue: &IssueId, hold: &TakenOver) -> Task<Result<Vec<String>, String>>;
+
+    /// Removes the workspace of an issue, if the workflow allows it.
+    fn remove_workspace(&mut self, issue: Box<Issue>, cause: RemovalCause) -> Task<Removal>;
+
+    /// Ends the hooks of removals without grace, now and later.
+    fn kill_removals(&mut self);
+
+    /// Puts an edited workflow in force.
+    ///
+    /// # Errors
+    /// When its agents cannot run. The previous workflow stays in force.
+    fn adopt_workflow(&mut self, loaded: &LoadedWorkflow) -> Result<(), Failure>;
 }
 
 /// A digest of the output of a pull, under a key of the process, so that nobody can craft a list

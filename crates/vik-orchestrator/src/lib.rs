@@ -2,7 +2,8 @@
 //!
 //! An [`Orchestrator`] is made from a [`Setup`]. [`Orchestrator::run`] pulls issues, gives them to
 //! the scheduler, commits its decisions to a [`CommitLog`], and only then has them carried out by
-//! its [`Effects`]: on this machine by [`LocalEffects`]. A [`ControlRequest`] is answered between
+//! its [`Effects`]: on this machine by [`LocalEffects`], and where the workspaces are by
+//! [`WorkspaceEffects`]. A [`ControlRequest`] is answered between
 //! two inputs. An [`Observer`] sees what happens as [`Progress`], and a [`RunSummary`] lists what was
 //! done.
 
@@ -21,6 +22,7 @@ mod hand_back;
 pub mod intake;
 mod lifecycle;
 mod local_effects;
+mod local_workspaces;
 mod notices;
 mod open_files;
 mod orchestrator;
@@ -44,9 +46,12 @@ use vik_core::scheduler::Filter;
 
 pub use commit_queue::{CommitLog, Committing, Recalling};
 pub use control::{ActionResult, ControlRequest};
-pub use effects::{Effects, ExpiredRemoval, ExpiryScan, PullDigest, PullOutput, Removal, Task};
+pub use effects::{
+    Effects, ExpiredRemoval, ExpiryScan, PullDigest, PullOutput, Removal, Task, WorkspaceEffects,
+};
 pub use finish::{AttemptTotals, RunSummary, SummaryRow};
 pub use local_effects::LocalEffects;
+pub use local_workspaces::LocalWorkspaces;
 pub use open_files::OpenFiles;
 pub use orchestrator::{Orchestrator, Setup};
 pub use progress::{Asked, Awaiting, Observer, Parked, Progress, Silent};

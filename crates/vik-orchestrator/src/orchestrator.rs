@@ -331,8 +331,9 @@ impl Orchestrator {
 
     /// Runs an attempt: a new one, or one that an earlier daemon started.
     fn run_attempt(&mut self, start: Arc<Start>, since: Timestamp, adopted: bool) {
-        let log = self.effects.attempt_log(&start);
-        let handle = self.effects.start(Arc::clone(&start));
+        let workspaces = self.effects.workspaces();
+        let log = workspaces.attempt_log(&start);
+        let handle = workspaces.start(Arc::clone(&start));
         let live = handle.updates.live();
         self.effects.publish(&Progress::Started(&start, &live));
         let attempt = NewAttempt {
@@ -347,8 +348,9 @@ impl Orchestrator {
     fn hand_over(&mut self, start: Arc<Start>) {
         let span = attempt::span(&start);
         tracing::info!(parent: &span, "handing over again");
-        let handle = self.effects.hand_over(Arc::clone(&start));
-        let log = self.effects.attempt_log(&start);
+        let workspaces = self.effects.workspaces();
+        let handle = workspaces.hand_over(Arc::clone(&start));
+        let log = workspaces.attempt_log(&start);
         let attempt = NewAttempt {
             start,
             since: self.now().wall,

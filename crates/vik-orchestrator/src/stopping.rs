@@ -40,7 +40,7 @@ impl Orchestrator {
         });
         self.attempts.stop_all(level);
         if level == StopLevel::Kill {
-            self.effects.kill_removals();
+            self.effects.workspaces().kill_removals();
         }
         self.on_stopping();
     }
@@ -94,7 +94,7 @@ impl Orchestrator {
         };
         // The next daemon adopts the agents that survive, and reads from their files how the others
         // ended.
-        let has_grace = !self.effects.orphan_grace().is_zero();
+        let has_grace = !self.effects.workspaces().orphan_grace().is_zero();
         match self.lifecycle.fail(broken, has_grace) {
             Some(level) => self.attempts.stop_all(level),
             None => self.attempts.detach_all(),

@@ -90,13 +90,13 @@ impl BackgroundTasks {
     }
 
     pub(crate) fn record_changes(&self, request: ReturnedIssue, hold: &TakenOver, effects: &mut dyn Effects) {
-        let result = effects.record_changes(&request.issue, hold);
+        let result = effects.workspaces().record_changes(&request.issue, hold);
         self.push(async move { TaskEnd::ChangesRecorded(Box::new(request), result.await) });
     }
 
     pub(crate) fn remove_workspace(&self, issue: Box<Issue>, cause: RemovalCause, effects: &mut dyn Effects) {
         let id = issue.id.clone();
-        let removal = effects.remove_workspace(issue, cause);
+        let removal = effects.workspaces().remove_workspace(issue, cause);
         self.push(async move { TaskEnd::Removed(id, cause, removal.await) });
     }
 

@@ -209,6 +209,10 @@ pub fn lock(world: &Mutex<World>) -> MutexGuard<'_, World> {
 pub struct ScriptedEffects(pub Arc<Mutex<World>>);
 
 impl Effects for ScriptedEffects {
+    fn workspaces(&mut self) -> &mut dyn WorkspaceEffects {
+        self
+    }
+
     fn now(&self) -> Now {
         let now = lock(&self.0).now;
         Now {
@@ -260,11 +264,52 @@ impl Effects for ScriptedEffects {
         panic!("no workflow has `issues.tracker`")
     }
 
-    fn record_changes(&mut self, issue: &IssueId, _: &TakenOver) -> Task<Result<Vec<String>, String>> {
-        lock(&self.0).log.push(format!("record changes {issue}"));
-        Box::pin(async { Ok(vec!["a.rs".to_owned()]) })
+    fn find_expired(&mut self, listed: HashSet<IssueId>) -> Task<ExpiryScan> {
+        let mut world = lock(&self.0);
+        world.scans.push(listed.len());
+        let scan = ExpiryScan {
+            expired: world.expired.clone(),
+            ..ExpiryScan::default()
+        };
+        Box::pin(async { scan })
     }
 
+    fn remove_expired(&mut self, expired: &Expired, _: Timestamp) -> Task<Result<ExpiredRemoval, String>> {
+        let mut world = lock(&self.0);
+        let now = world.now;
+        world.removals.push((now, expired.clone()));
+        Box::pin(async { Ok(ExpiredRemoval::default()) })
+    }
+
+    fn cancel_lookups(&mut self) {}
+
+    fn pressure(&mut self, _: bool) -> Option<String> {
+        None
+    }
+
+    fn adopt_workflow(&mut self, _: &LoadedWorkflow) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn publish(&mut self, progress: &Progress<'_>) {
+        let mut world = lock(&self.0);
+        match progress {
+            Progress::Parked(parked) => {
+                let line = format!("park {} {}", parked.issue.id, parked.reason.as_str());
+                world.log.push(line);
+            }
+            Progress::Warning { text } => world.warnings.push((*text).to_owned()),
+            Progress::Note(_, RunEvent::BackingOff { wait, .. }) => world.waits.push(*wait),
+            _ => {}
+        }
+    }
+
+    fn record_state(&mut self, state: &str, _: Option<&str>) {
+        lock(&self.0).log.push(format!("state {state}"));
+    }
+}
+
+impl WorkspaceEffects for ScriptedEffects {
     fn start(&mut self, start: Arc<Start>) -> AttemptHandle {
         let mut world = lock(&self.0);
         let (handle, link) = AttemptHandle::new();
@@ -295,63 +340,28 @@ impl Effects for ScriptedEffects {
         handle
     }
 
-    fn remove_workspace(&mut self, issue: Box<Issue>, _: RemovalCause) -> Task<Removal> {
-        lock(&self.0).log.push(format!("remove {}", issue.id));
-        Box::pin(async { Removal::Removed { bytes: 0 } })
-    }
-
-    fn find_expired(&mut self, listed: HashSet<IssueId>) -> Task<ExpiryScan> {
-        let mut world = lock(&self.0);
-        world.scans.push(listed.len());
-        let scan = ExpiryScan {
-            expired: world.expired.clone(),
-            ..ExpiryScan::default()
-        };
-        Box::pin(async { scan })
-    }
-
-    fn remove_expired(&mut self, expired: &Expired, _: Timestamp) -> Task<Result<ExpiredRemoval, String>> {
-        let mut world = lock(&self.0);
-        let now = world.now;
-        world.removals.push((now, expired.clone()));
-        Box::pin(async { Ok(ExpiredRemoval::default()) })
-    }
-
-    fn cancel_lookups(&mut self) {}
-
-    fn kill_removals(&mut self) {}
-
-    fn pressure(&mut self, _: bool) -> Option<String> {
-        None
+    fn attempt_log(&self, _: &Start) -> PathBuf {
+        PathBuf::new()
     }
 
     fn orphan_grace(&self) -> Duration {
         Duration::from_secs(60)
     }
 
-    fn attempt_log(&self, _: &Start) -> PathBuf {
-        PathBuf::new()
+    fn record_changes(&mut self, issue: &IssueId, _: &TakenOver) -> Task<Result<Vec<String>, String>> {
+        lock(&self.0).log.push(format!("record changes {issue}"));
+        Box::pin(async { Ok(vec!["a.rs".to_owned()]) })
     }
+
+    fn remove_workspace(&mut self, issue: Box<Issue>, _: RemovalCause) -> Task<Removal> {
+        lock(&self.0).log.push(format!("remove {}", issue.id));
+        Box::pin(async { Removal::Removed { bytes: 0 } })
+    }
+
+    fn kill_removals(&mut self) {}
 
     fn adopt_workflow(&mut self, _: &LoadedWorkflow) -> Result<(), Failure> {
         Ok(())
-    }
-
-    fn publish(&mut self, progress: &Progress<'_>) {
-        let mut world = lock(&self.0);
-        match progress {
-            Progress::Parked(parked) => {
-                let line = format!("park {} {}", parked.issue.id, parked.reason.as_str());
-                world.log.push(line);
-            }
-            Progress::Warning { text } => world.warnings.push((*text).to_owned()),
-            Progress::Note(_, RunEvent::BackingOff { wait, .. }) => world.waits.push(*wait),
-            _ => {}
-        }
-    }
-
-    fn record_state(&mut self, state: &str, _: Option<&str>) {
-        lock(&self.0).log.push(format!("state {state}"));
     }
 }
 
