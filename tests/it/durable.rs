@@ -8,8 +8,8 @@ use vik_core::changes::{Changes, Stored};
 use vik_core::ids::IssueId;
 use vik_orchestrator::signals::Signals;
 use vik_orchestrator::{
-    CommitLog, Committing, LocalEffects, LocalWorkspaces, OpenFiles, Options, Orchestrator, Recalling,
-    RunSummary, Setup, Silent, StatusSources,
+    CommitFailure, CommitLog, Committing, LocalEffects, LocalWorkspaces, OpenFiles, Options, Orchestrator,
+    Recalling, RunSummary, Setup, Silent, StatusSources,
 };
 use vik_proc::{SHIM_VERB, Supervisor};
 use vik_session::host::Host;
@@ -59,7 +59,7 @@ impl CommitLog for Stumbling {
             }
             fail.notified().await;
             let cause = Arc::new(LedgerError::Stopped);
-            Err(CommitError { cause })
+            Err(CommitFailure::from(CommitError { cause }))
         })
     }
 

@@ -19,8 +19,8 @@ use vik_core::ids::IssueId;
 use vik_orchestrator::service_state;
 use vik_orchestrator::signals::Signals;
 use vik_orchestrator::{
-    LocalEffects, LocalWorkspaces, Observer, OpenFiles, Options, Orchestrator, RunSummary, Setup,
-    StatusSources,
+    CommitFailure, LocalEffects, LocalWorkspaces, Observer, OpenFiles, Options, Orchestrator, RunSummary,
+    Setup, StatusSources,
 };
 use vik_proc::FileLock;
 use vik_session::host::{Host, SHIM_MARK};
@@ -325,7 +325,10 @@ impl Daemon {
         orphans.abort();
         match &summary.broken {
             None => Ok(summary),
-            Some(error) => Err(Failure::failed(
+            Some(superseded @ CommitFailure::Superseded) => {
+                Err(Failure::failed(ErrorCode::Ledger, "Vik has stopped", superseded))
+            }
+            Some(CommitFailure::Storage(error)) => Err(Failure::failed(
                 ErrorCode::Ledger,
                 "Vik has stopped: it can no longer store its decisions",
                 error,

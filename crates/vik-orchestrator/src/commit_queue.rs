@@ -6,6 +6,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Poll, ready};
 
+use futures_util::TryFutureExt;
 use vik_base::failpoint;
 use vik_core::changes::Changes;
 use vik_core::ids::IssueId;
@@ -14,14 +15,28 @@ use vik_core::scheduler::Effect;
 use vik_store::ledger::CommitError;
 
 /// Resolves when changes are on disk.
-pub type Committing = Pin<Box<dyn Future<Output = Result<(), CommitError>> + Send>>;
+pub type Committing = Pin<Box<dyn Future<Output = Result<(), CommitFailure>> + Send>>;
 
 /// Resolves to machines from the disk.
-pub type Recalling = Pin<Box<dyn Future<Output = Result<Vec<IssueMachine>, CommitError>> + Send>>;
+pub type Recalling = Pin<Box<dyn Future<Output = Result<Vec<IssueMachine>, CommitFailure>> + Send>>;
+
+/// Why a decision is not committed, or the log cannot be read. The decision and all later ones are
+/// void, and the loop ends.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum CommitFailure {
+    /// Nothing can be stored or read any more.
+    #[error(transparent)]
+    Storage(#[from] CommitError),
+    /// Another hub leads, and the log accepts no decision of this one any more. The attempts are
+    /// those of the other hub.
+    #[error("another hub leads now")]
+    Superseded,
+}
 
 /// Commits decisions to disk, and has what memory no longer has.
 pub trait CommitLog: Send {
-    /// Starts to commit. Changes are committed in the order of the calls.
+    /// Starts to commit. Changes are committed in the order of the calls, also if nobody polls the
+    /// results. After a failure, all later commits fail.
     fn commit(&self, changes: Changes) -> Committing;
 
     /// Reads the machines of these issues, as far as there are any, with the changes of all earlier
@@ -86,7 +101,7 @@ impl CommitQueue {
     /// # Errors
     /// When the decision could not be committed. It and all later decisions are void, and their
     /// effects must not be carried out.
-    pub async fn next(&mut self) -> Result<Vec<Effect>, CommitError> {
+    pub async fn next(&mut self) -> Result<Vec<Effect>, CommitFailure> {
         poll_fn(|cx| {
             let Some(first) = self.waiting.front_mut() else {
                 return Poll::Pending;
@@ -112,11 +127,11 @@ impl CommitQueue {
 
 impl CommitLog for std::sync::Arc<vik_store::Ledger> {
     fn commit(&self, changes: Changes) -> Committing {
-        Box::pin(vik_store::Ledger::commit(self, changes))
+        Box::pin(vik_store::Ledger::commit(self, changes).map_err(CommitFailure::from))
     }
 
     fn recall(&self, issues: Vec<IssueId>) -> Recalling {
-        Box::pin(vik_store::Ledger::recall(self, issues))
+        Box::pin(vik_store::Ledger::recall(self, issues).map_err(CommitFailure::from))
     }
 }
 
@@ -131,7 +146,7 @@ mod tests {
 
     use super::*;
 
-    type Waiting = Arc<Mutex<Vec<Option<oneshot::Sender<Result<(), CommitError>>>>>>;
+    type Waiting = Arc<Mutex<Vec<Option<oneshot::Sender<Result<(), CommitFailure>>>>>>;
 
     /// A log that completes its commits on request.
     #[derive(Clone, Default)]
@@ -150,7 +165,7 @@ mod tests {
     }
 
     impl Slow {
-        fn end(&self, at: usize, result: Result<(), CommitError>) {
+        fn end(&self, at: usize, result: Result<(), CommitFailure>) {
             let done = self.0.lock().unwrap()[at].take().unwrap();
             done.send(result).unwrap();
         }
@@ -204,20 +219,22 @@ mod tests {
 
     #[test]
     fn failed_commit_stops_all_later_effects() {
-        let slow = Slow::default();
-        let mut queue = CommitQueue::new(Box::new(slow.clone()));
-        for number in 0..3 {
-            assert!(queue.push(changed(), effect(number)).is_empty());
-        }
-        slow.end(0, Ok(()));
-        slow.end(2, Ok(()));
-        assert_eq!(released(&mut queue), [0]);
         let cause = Arc::new(LedgerError::Stopped);
-        slow.end(1, Err(CommitError { cause }));
-        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-        let failed = std::pin::pin!(queue.next()).poll(&mut cx);
-        assert!(matches!(failed, Poll::Ready(Err(_))));
-        assert!(released(&mut queue).is_empty());
+        for failure in [CommitError { cause }.into(), CommitFailure::Superseded] {
+            let slow = Slow::default();
+            let mut queue = CommitQueue::new(Box::new(slow.clone()));
+            for number in 0..3 {
+                assert!(queue.push(changed(), effect(number)).is_empty());
+            }
+            slow.end(0, Ok(()));
+            slow.end(2, Ok(()));
+            assert_eq!(released(&mut queue), [0]);
+            slow.end(1, Err(failure));
+            let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+            let failed = std::pin::pin!(queue.next()).poll(&mut cx);
+            assert!(matches!(failed, Poll::Ready(Err(_))));
+            assert!(released(&mut queue).is_empty());
+        }
     }
 
     proptest! {

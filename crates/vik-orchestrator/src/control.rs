@@ -184,7 +184,7 @@ impl Orchestrator {
         if let Some(broken) = self.lifecycle.broken() {
             let _ = answer.send(Err(ErrorBody {
                 code: ErrorCode::Ledger.to_string(),
-                message: vik_base::report::chain(&broken.error),
+                message: vik_base::report::chain(&broken.failure),
                 hint: Some("the daemon is shutting down".to_owned()),
             }));
             return;

@@ -65,7 +65,7 @@ impl Orchestrator {
             AttemptUpdate::Finished(Finish::Detached) => self.on_attempt_detached(attempt_id),
             AttemptUpdate::Finished(Finish::StorageFailed(cause)) => {
                 self.on_attempt_detached(attempt_id);
-                self.on_ledger_failure(CommitError { cause });
+                self.on_commit_failure(CommitError { cause }.into());
             }
         }
     }
@@ -114,7 +114,7 @@ impl Orchestrator {
         match self.pulls.on_step(step, &mut context) {
             Ok(Some(input)) => self.handle(input),
             Ok(None) => {}
-            Err(error) => self.on_ledger_failure(error),
+            Err(failure) => self.on_commit_failure(failure),
         }
     }
 
@@ -126,7 +126,7 @@ impl Orchestrator {
             }
             TaskEnd::Recalled(issue, result, recall) => match recall {
                 Ok(recall) => self.on_lookup(issue, result, Some(recall)),
-                Err(error) => self.on_ledger_failure(error),
+                Err(failure) => self.on_commit_failure(failure),
             },
             TaskEnd::Removed(issue, cause, removal) => self.on_removed(issue, cause, &removal),
             TaskEnd::Scanned(scan) => {

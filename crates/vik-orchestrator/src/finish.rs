@@ -12,9 +12,9 @@ use vik_core::outcome::{CostSource, Outcome, Usage};
 use vik_core::scheduler::{Filter, Hold, Scheduler};
 use vik_core::time::Now;
 use vik_session::attempt::AttemptEnd;
-use vik_store::ledger::CommitError;
 
 use crate::api_view;
+use crate::commit_queue::CommitFailure;
 use crate::pull_loop::PullLoop;
 
 /// The maximum number of attempts, and of failed runs, that a summary lists: a daemon may run for
@@ -97,8 +97,8 @@ pub struct RunSummary {
     pub misspelled: Vec<String>,
     /// Whether the loop was drained.
     pub drained: bool,
-    /// The ledger failure that ended the loop, if there was one.
-    pub broken: Option<CommitError>,
+    /// The failure of a commit that ended the loop, if there was one.
+    pub broken: Option<CommitFailure>,
     /// Whether any state, commit or file changed.
     changed: bool,
     /// Whether any run succeeded.
@@ -303,7 +303,7 @@ pub(super) struct FinalState<'a> {
 
 impl RunSummary {
     /// Completes the summary at the end of the loop.
-    pub(super) fn complete(mut self, broken: Option<CommitError>, state: &FinalState<'_>) -> Self {
+    pub(super) fn complete(mut self, broken: Option<CommitFailure>, state: &FinalState<'_>) -> Self {
         let pulls = state.pulls;
         self.broken = broken;
         self.any_pull = pulls.counts().ok > 0;

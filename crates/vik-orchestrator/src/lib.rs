@@ -44,7 +44,7 @@ mod tests;
 
 use vik_core::scheduler::Filter;
 
-pub use commit_queue::{CommitLog, Committing, Recalling};
+pub use commit_queue::{CommitFailure, CommitLog, Committing, Recalling};
 pub use control::{ActionResult, ControlRequest};
 pub use effects::{
     Effects, ExpiredRemoval, ExpiryScan, PullDigest, PullOutput, Removal, Task, WorkspaceEffects,

@@ -4,7 +4,8 @@ use jiff::Timestamp;
 use vik_api::DaemonState;
 use vik_core::time::Mono;
 use vik_session::attempt::StopLevel;
-use vik_store::ledger::CommitError;
+
+use crate::commit_queue::CommitFailure;
 
 /// The state of the loop. It only moves towards the end.
 #[derive(Debug)]
@@ -17,10 +18,10 @@ pub(crate) struct Lifecycle {
     broken: Option<Broken>,
 }
 
-/// A failure of the ledger.
+/// A failure of a commit.
 #[derive(Debug)]
 pub(crate) struct Broken {
-    pub(crate) error: CommitError,
+    pub(crate) failure: CommitFailure,
     /// Attempts that still run at this time are abandoned.
     pub(crate) until: Mono,
 }
@@ -58,8 +59,8 @@ impl Lifecycle {
         self.broken.as_ref()
     }
 
-    pub(crate) fn take_error(&mut self) -> Option<CommitError> {
-        self.broken.take().map(|broken| broken.error)
+    pub(crate) fn take_failure(&mut self) -> Option<CommitFailure> {
+        self.broken.take().map(|broken| broken.failure)
     }
 
     /// Stops, or kills after an earlier call. Returns how urgently the attempts are to stop.
@@ -92,13 +93,13 @@ impl Lifecycle {
         true
     }
 
-    /// Stops because decisions can no longer be stored. The agents are kept for the next daemon,
-    /// unless they have no grace without one: then the result is how urgently they are to stop.
-    pub(crate) fn fail(&mut self, broken: Broken, has_grace: bool) -> Option<StopLevel> {
+    /// Stops because decisions are no longer committed. The agents are left to whoever decides next,
+    /// or else the result is how urgently they are to stop.
+    pub(crate) fn fail(&mut self, broken: Broken, leaves_agents: bool) -> Option<StopLevel> {
         self.state = DaemonState::Stopping;
         self.broken = Some(broken);
         self.keep_agents = true;
-        if has_grace {
+        if leaves_agents {
             return None;
         }
         self.stop = StopLevel::Stop;

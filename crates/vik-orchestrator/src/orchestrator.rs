@@ -182,7 +182,7 @@ impl Orchestrator {
             tokio::select! {
                 committed = self.commits.next() => match committed {
                     Ok(effects) => self.carry_out(effects),
-                    Err(error) => self.on_ledger_failure(error),
+                    Err(failure) => self.on_commit_failure(failure),
                 },
                 (attempt_id, update) = self.attempts.next() => self.on_attempt_update(attempt_id, update),
                 step = self.pulls.next() => self.on_pull_step(step),
@@ -423,7 +423,7 @@ impl Orchestrator {
     }
 
     fn close(mut self) -> RunSummary {
-        let broken = self.lifecycle.take_error();
+        let broken = self.lifecycle.take_failure();
         let summary = std::mem::take(&mut self.summary);
         summary.complete(
             broken,

@@ -12,10 +12,9 @@ use vik_core::scheduler::{Input, Recalled, Scheduler};
 use vik_core::time::Mono;
 use vik_core::workflow::Workflow;
 use vik_session::host::millis;
-use vik_store::ledger::CommitError;
 
 use crate::Progress;
-use crate::commit_queue::CommitQueue;
+use crate::commit_queue::{CommitFailure, CommitQueue};
 use crate::effects::{Effects, PullDigest, PullOutput, Task};
 use crate::intake::PullError;
 
@@ -77,7 +76,7 @@ pub(crate) enum PullStep {
     /// The answer was read.
     Read(Result<Pull, PullError>, PullDigest),
     /// The ledger has answered what it has of the issues that are new to memory.
-    Recalled(Pull, PullDigest, Result<Recalled, CommitError>),
+    Recalled(Pull, PullDigest, Result<Recalled, CommitFailure>),
 }
 
 /// What the end of a pull depends on.
@@ -200,7 +199,7 @@ impl PullLoop {
         &mut self,
         step: PullStep,
         context: &mut PullContext<'_>,
-    ) -> Result<Option<Input>, CommitError> {
+    ) -> Result<Option<Input>, CommitFailure> {
         let result = match step {
             PullStep::Recalled(pull, digest, recalled) => {
                 return Ok(self.on_read(pull, digest, recalled?, context));

@@ -124,7 +124,7 @@ impl StatusSources {
             day: Some(api_view::day(scheduler, workflow, now)),
             ledger: Some(LedgerView {
                 path: self.ledger.clone(),
-                error: lifecycle.broken().map(|broken| report::chain(&broken.error)),
+                error: lifecycle.broken().map(|broken| report::chain(&broken.failure)),
             }),
             api: self.api.clone(),
             notify: self.notify.views(),

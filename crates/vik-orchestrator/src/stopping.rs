@@ -1,12 +1,12 @@
-//! How the loop ends: by a signal, a request, a drain, or a failure of the ledger.
+//! How the loop ends: by a signal, a request, a drain, or a commit that failed.
 
 use std::time::Duration;
 
 use vik_base::report::chain;
 use vik_core::scheduler::Input;
 use vik_session::attempt::StopLevel;
-use vik_store::ledger::CommitError;
 
+use crate::commit_queue::CommitFailure;
 use crate::lifecycle::Broken;
 use crate::signals::SignalRequest;
 use crate::{Orchestrator, Progress};
@@ -72,30 +72,38 @@ impl Orchestrator {
         }
     }
 
-    /// Stops, because nothing can be stored any more. Effects of uncommitted decisions were never
+    /// Stops, because decisions are no longer committed. Effects of uncommitted decisions were never
     /// carried out.
-    pub(crate) fn on_ledger_failure(&mut self, error: CommitError) {
+    pub(crate) fn on_commit_failure(&mut self, failure: CommitFailure) {
         if self.lifecycle.broken().is_some() {
             return;
         }
-        let text = chain(&error);
-        tracing::error!(
-            error = text,
-            running = self.attempts.len(),
-            "stopping: decisions can no longer be stored in the ledger"
-        );
-        self.effects.publish(&Progress::LedgerFailed { error: &text });
+        let text = chain(&failure);
+        let running = self.attempts.len();
         self.effects.cancel_lookups();
-        self.effects.record_state("failed", Some(&text));
-        self.requests.fail_all(&text);
-        let broken = Broken {
-            error,
-            until: self.now().mono.plus(LAST_GRACE),
+        let now = self.now().mono;
+        let (leaves_agents, until) = match &failure {
+            CommitFailure::Storage(_) => {
+                tracing::error!(
+                    error = text,
+                    running,
+                    "stopping: decisions can no longer be stored in the ledger"
+                );
+                self.effects.publish(&Progress::LedgerFailed { error: &text });
+                self.effects.record_state("failed", Some(&text));
+                // The next daemon adopts the agents that survive, and reads from their files how the
+                // others ended.
+                let has_grace = !self.effects.workspaces().orphan_grace().is_zero();
+                (has_grace, now.plus(LAST_GRACE))
+            }
+            CommitFailure::Superseded => {
+                tracing::warn!(running, "stopping: another hub leads now");
+                // It may have reported to these attempts already, and what they report is for it.
+                (true, now)
+            }
         };
-        // The next daemon adopts the agents that survive, and reads from their files how the others
-        // ended.
-        let has_grace = !self.effects.workspaces().orphan_grace().is_zero();
-        match self.lifecycle.fail(broken, has_grace) {
+        self.requests.fail_all(&text);
+        match self.lifecycle.fail(Broken { failure, until }, leaves_agents) {
             Some(level) => self.attempts.stop_all(level),
             None => self.attempts.detach_all(),
         }

@@ -10,9 +10,8 @@ use vik_core::ids::{IssueId, StageName};
 use vik_core::issue::Issue;
 use vik_core::machine::TakenOver;
 use vik_core::scheduler::{Actor, Expired, LookupResult, Recalled, RemovalCause};
-use vik_store::ledger::CommitError;
 
-use crate::commit_queue::CommitQueue;
+use crate::commit_queue::{CommitFailure, CommitQueue};
 use crate::effects::{Effects, ExpiredRemoval, ExpiryScan, Removal, Task};
 
 /// The number of issues of which the last error of a lookup is kept, so that it is logged once.
@@ -31,7 +30,7 @@ pub(crate) enum TaskEnd {
     ChangesRecorded(Box<ReturnedIssue>, Result<Vec<String>, String>),
     ExpiredRemoved(Expired, Result<ExpiredRemoval, String>),
     /// The ledger was asked for an issue that a lookup has found.
-    Recalled(IssueId, LookupResult, Result<Recall, CommitError>),
+    Recalled(IssueId, LookupResult, Result<Recall, CommitFailure>),
 }
 
 /// A request to run a stage again.

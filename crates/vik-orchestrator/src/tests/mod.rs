@@ -13,7 +13,8 @@ use vik_core::ids::IssueId;
 use vik_core::scheduler::{Command, CommandResult, Expired, TakeOver};
 
 use self::scene::{Scene, SceneBuilder};
-use self::world::Script;
+use self::world::{Script, stopped};
+use crate::CommitFailure;
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -191,13 +192,42 @@ fn stop_ends_attempts_or_detaches_them() {
 #[test]
 fn failed_commit_carries_out_nothing_and_ends_the_loop() {
     let builder = SceneBuilder {
-        fails: |changes| !changes.started.is_empty(),
+        fails: |changes| (!changes.started.is_empty()).then(stopped),
         ..SceneBuilder::default()
     };
     let mut scene = builder.start(&[("a", None), ("b", None)], &[]);
     scene.pass(HOUR);
     assert!(scene.summary.as_ref().unwrap().broken.is_some());
     assert_eq!(scene.world().log, ["state failed"]);
+}
+
+#[test]
+fn superseded_loop_starts_nothing_and_ends_without_a_failed_ledger() {
+    let builder = SceneBuilder {
+        fails: |changes| (!changes.started.is_empty()).then_some(CommitFailure::Superseded),
+        ..SceneBuilder::default()
+    };
+    let mut scene = builder.start(&[("a", None), ("b", None)], &[]);
+    scene.pass(HOUR);
+    let broken = scene.summary.take().unwrap().broken;
+    assert!(matches!(broken, Some(CommitFailure::Superseded)), "{broken:?}");
+    assert!(scene.world().log.is_empty(), "{:?}", scene.world().log);
+}
+
+#[test]
+fn superseded_loop_leaves_its_attempts_to_the_other_hub_and_ends_at_once() {
+    let builder = SceneBuilder {
+        fails: |changes| changes.paused.map(|_| CommitFailure::Superseded),
+        // Such agents are stopped if the ledger fails.
+        orphan_grace: Duration::ZERO,
+        ..SceneBuilder::default()
+    };
+    let mut scene = builder.start(&[("a", None)], &[Script::Runs]);
+    scene.pass(10 * SECOND);
+    let refused = scene.act(Action::Command(Command::Pause(None))).unwrap_err();
+    assert!(refused.message.ends_with("another hub leads now"), "{refused:?}");
+    assert!(scene.summary.is_some());
+    assert_eq!(scene.world().log, ["start a 1", "detach a"]);
 }
 
 #[test]

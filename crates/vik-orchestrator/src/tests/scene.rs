@@ -44,13 +44,15 @@ pub struct SceneBuilder {
     /// Further keys for all stages.
     pub issue: &'static str,
     pub once: bool,
-    /// Returns whether changes cannot be committed.
-    pub fails: fn(&Changes) -> bool,
+    /// Returns why changes are not committed, if they are not.
+    pub fails: fn(&Changes) -> Option<CommitFailure>,
     /// Returns whether an issue cannot be read from the ledger.
     pub forgets: fn(&IssueId) -> bool,
     /// The limit on open files.
     pub open_files: Option<u64>,
     pub max_issue_concurrency: u32,
+    /// How long agents live without a daemon.
+    pub orphan_grace: Duration,
 }
 
 impl SceneBuilder {
@@ -71,7 +73,9 @@ issue:
         let workflow = workflow
             .workflow
             .unwrap_or_else(|| panic!("{:?}", workflow.diagnostics));
-        let world = Arc::new(Mutex::new(World::new(issues, script)));
+        let mut world = World::new(issues, script);
+        world.orphan_grace = self.orphan_grace;
+        let world = Arc::new(Mutex::new(world));
         let orchestrator = Orchestrator::new(Setup {
             workflow: watch::Sender::new(Arc::new(workflow)),
             loaded_at: Timestamp::UNIX_EPOCH,
@@ -124,10 +128,11 @@ impl Default for SceneBuilder {
             stage: "",
             issue: "",
             once: false,
-            fails: |_| false,
+            fails: |_| None,
             forgets: |_| false,
             open_files: None,
             max_issue_concurrency: 1,
+            orphan_grace: Duration::from_secs(60),
         }
     }
 }

@@ -79,6 +79,8 @@ pub struct World {
     pub scans: Vec<usize>,
     /// The removals of old data, with their times.
     pub removals: Vec<(Duration, Expired)>,
+    /// How long agents live without a daemon.
+    pub orphan_grace: Duration,
 }
 
 impl World {
@@ -345,7 +347,7 @@ impl WorkspaceEffects for ScriptedEffects {
     }
 
     fn orphan_grace(&self) -> Duration {
-        Duration::from_secs(60)
+        lock(&self.0).orphan_grace
     }
 
     fn record_changes(&mut self, issue: &IssueId, _: &TakenOver) -> Task<Result<Vec<String>, String>> {
@@ -367,21 +369,21 @@ impl WorkspaceEffects for ScriptedEffects {
 
 /// Commits at once, and fails where a test says so.
 pub struct ScriptedLog {
-    pub fails: fn(&Changes) -> bool,
+    pub fails: fn(&Changes) -> Option<CommitFailure>,
     pub forgets: fn(&IssueId) -> bool,
     pub machines: Mutex<BTreeMap<IssueId, IssueMachine>>,
 }
 
-fn stopped() -> CommitError {
-    CommitError {
-        cause: Arc::new(LedgerError::Stopped),
-    }
+/// Returns the failure of a ledger that has ended.
+pub fn stopped() -> CommitFailure {
+    let cause = Arc::new(LedgerError::Stopped);
+    CommitError { cause }.into()
 }
 
 impl CommitLog for ScriptedLog {
     fn commit(&self, changes: Changes) -> Committing {
-        if (self.fails)(&changes) {
-            return Box::pin(async { Err(stopped()) });
+        if let Some(failure) = (self.fails)(&changes) {
+            return Box::pin(async { Err(failure) });
         }
         let machines = changes.machines.into_iter();
         let machines = machines.map(|machine| (machine.issue().id.clone(), machine));
