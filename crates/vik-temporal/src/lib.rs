@@ -1,0 +1,11 @@
+//! Vik on many machines, with Temporal: who leads, the shared log, workers, and attempts.
+//!
+//! Decisions are made by one hub at a time, in the same loop as on one machine. This crate has what
+//! the loop needs from other machines, and no decision of its own.
+
+#![forbid(unsafe_code)]
+
+pub mod clock;
+pub mod codec;
+pub mod connect;
+pub mod names;
