@@ -15,9 +15,7 @@ use futures::future::{BoxFuture, FutureExt, ready};
 use prost::Message;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::rand::{SecureRandom, SystemRandom};
-use temporalio_common::data_converters::{
-    PayloadCodec, PayloadConversionError, SerializationContextData,
-};
+use temporalio_common::data_converters::{PayloadCodec, PayloadConversionError, SerializationContextData};
 use temporalio_common::protos::temporal::api::common::v1::Payload;
 
 /// A payload that is larger after encoding is refused before it is sent, in bytes.
@@ -110,9 +108,7 @@ impl Codec {
             return Err(CodecError::TooLarge { bytes });
         }
         let mut encoded = Payload::default();
-        encoded
-            .metadata
-            .insert("encoding".to_owned(), ENCODING.to_vec());
+        encoded.metadata.insert("encoding".to_owned(), ENCODING.to_vec());
         encoded.data = compress(&payload.encode_to_vec())?;
         if let Some(key) = self.keys.first() {
             encoded

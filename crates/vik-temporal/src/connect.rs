@@ -9,9 +9,7 @@ use temporalio_client::tonic::{Code, IntoRequest, Status};
 use temporalio_client::{
     Client, ClientOptions, ClientTlsOptions, Connection, ConnectionOptions, TlsOptions, Url,
 };
-use temporalio_common::data_converters::{
-    DataConverter, DefaultFailureConverter, PayloadConverter,
-};
+use temporalio_common::data_converters::{DataConverter, DefaultFailureConverter, PayloadConverter};
 use temporalio_common::protos::temporal::api::workflowservice::v1::DescribeNamespaceRequest;
 use tokio::time::Instant;
 
@@ -126,11 +124,9 @@ async fn connect_once(settings: &Settings) -> Result<Client, ConnectError> {
     let options = ClientOptions::new(&settings.namespace)
         .data_converter(data_converter(settings.codec.clone()))
         .build();
-    let mut client = Client::new(connection, options).map_err(|error| {
-        ConnectError::InvalidSettings {
-            address: address.clone(),
-            reason: error.to_string(),
-        }
+    let mut client = Client::new(connection, options).map_err(|error| ConnectError::InvalidSettings {
+        address: address.clone(),
+        reason: error.to_string(),
     })?;
     let request = DescribeNamespaceRequest {
         namespace: settings.namespace.clone(),
@@ -209,12 +205,14 @@ fn status_error(address: &str, status: &Status) -> ConnectError {
     let reason = status.message().to_owned();
     match status.code() {
         Code::Unauthenticated | Code::PermissionDenied => ConnectError::Refused { address, reason },
-        Code::InvalidArgument | Code::Unimplemented => {
-            ConnectError::InvalidSettings { address, reason }
-        }
+        Code::InvalidArgument | Code::Unimplemented => ConnectError::InvalidSettings { address, reason },
         code => ConnectError::Unreachable {
             address,
-            reason: if reason.is_empty() { code.to_string() } else { reason },
+            reason: if reason.is_empty() {
+                code.to_string()
+            } else {
+                reason
+            },
         },
     }
 }
@@ -253,7 +251,10 @@ mod tests {
     #[test]
     fn settings_hide_secrets() {
         let text = format!("{:?}", settings("h:1"));
-        assert!(text.contains("key: ***") && text.contains("api_key: Some(***)"), "{text}");
+        assert!(
+            text.contains("key: ***") && text.contains("api_key: Some(***)"),
+            "{text}"
+        );
         assert!(!text.contains("api-key"), "{text}");
         assert!(!text.contains(&format!("{:?}", b"private")), "{text}");
     }
@@ -265,8 +266,17 @@ mod tests {
             assert_eq!(target(address, false).unwrap().scheme(), "http", "{address}");
         }
         for address in [
-            "", "host", ":1", "host:", "host:0", "host:99999", "http://host:1", "u:p@host:1",
-            "host:1/x", "host:1?x:1", "::1",
+            "",
+            "host",
+            ":1",
+            "host:",
+            "host:0",
+            "host:99999",
+            "http://host:1",
+            "u:p@host:1",
+            "host:1/x",
+            "host:1?x:1",
+            "::1",
         ] {
             assert!(target(address, false).is_err(), "{address}");
         }
@@ -284,7 +294,10 @@ mod tests {
         };
         let error = connect(&settings, Duration::ZERO).await.unwrap_err();
         let text = error.to_string();
-        assert!(text.starts_with(&format!("cannot reach the Temporal server at {address}")), "{text}");
+        assert!(
+            text.starts_with(&format!("cannot reach the Temporal server at {address}")),
+            "{text}"
+        );
         assert!(text.contains("refused"), "{text}");
     }
 }

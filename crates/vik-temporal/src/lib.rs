@@ -8,4 +8,10 @@
 pub mod clock;
 pub mod codec;
 pub mod connect;
+pub mod hub;
+pub mod log;
 pub mod names;
+mod poller;
+mod rpc;
+
+pub use poller::{Poller, PollerError};

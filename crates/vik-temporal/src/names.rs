@@ -40,9 +40,7 @@ pub struct Queue(String);
 
 /// The name of a queue cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the queue name `{0}` is invalid: use 1 to {MAX_QUEUE_BYTES} letters, digits, `-`, `_` or `.`"
-)]
+#[error("the queue name `{0}` is invalid: use 1 to {MAX_QUEUE_BYTES} letters, digits, `-`, `_` or `.`")]
 pub struct InvalidQueue(String);
 
 impl Queue {
@@ -52,8 +50,7 @@ impl Queue {
     ///
     /// Returns an error unless the name has 1 to 64 ASCII letters, digits, `-`, `_` and `.`.
     pub fn new(name: &str) -> Result<Self, InvalidQueue> {
-        let is_valid =
-            !name.is_empty() && name.len() <= MAX_QUEUE_BYTES && name.bytes().all(is_plain);
+        let is_valid = !name.is_empty() && name.len() <= MAX_QUEUE_BYTES && name.bytes().all(is_plain);
         if is_valid {
             Ok(Self(name.to_owned()))
         } else {

@@ -1,0 +1,149 @@
+//! A server of its own for each test, which ends with the test.
+
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use temporalio_client::grpc::WorkflowService;
+use temporalio_client::tonic::IntoRequest;
+use temporalio_client::{Client, UntypedWorkflow, WorkflowDescribeOptions};
+use temporalio_common::protos::temporal::api::common::v1::WorkflowExecution;
+use temporalio_common::protos::temporal::api::workflowservice::v1::DeleteWorkflowExecutionRequest;
+use vik_temporal::Poller;
+use vik_temporal::codec::{Codec, PayloadKey};
+use vik_temporal::connect::{Settings, connect};
+use vik_temporal::hub::start_hub;
+use vik_temporal::log::{Limits, Log};
+use vik_temporal::names::Queue;
+
+/// Longer than any step of a test takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub struct Server {
+    process: Child,
+    program: String,
+    port: u16,
+    folder: tempfile::TempDir,
+}
+
+impl Server {
+    /// Starts a server, or prints why not.
+    pub fn start() -> Option<Self> {
+        let Ok(program) = std::env::var("VIK_TEMPORAL_BIN") else {
+            println!("skipped: VIK_TEMPORAL_BIN does not name the program of a Temporal server");
+            return None;
+        };
+        let port = free_port();
+        let folder = tempfile::tempdir().unwrap();
+        let process = spawn(&program, port, &folder);
+        Some(Self {
+            process,
+            program,
+            port,
+            folder,
+        })
+    }
+
+    fn settings(&self, key: &[u8]) -> Settings {
+        let key = PayloadKey::new("test", key).unwrap();
+        Settings {
+            address: format!("127.0.0.1:{}", self.port),
+            namespace: "default".to_owned(),
+            identity: "test".to_owned(),
+            tls: None,
+            api_key: None,
+            codec: Codec::encrypted(key, Vec::new()),
+        }
+    }
+
+    pub async fn client(&self) -> Client {
+        self.client_with_key(&[7; 32]).await
+    }
+
+    pub async fn client_with_key(&self, key: &[u8]) -> Client {
+        connect(&self.settings(key), PATIENCE).await.unwrap()
+    }
+
+    /// Deletes a closed workflow, as the server does after the retention, and waits for it.
+    pub async fn delete(&self, client: &Client, workflow_id: &str) {
+        let mut client = client.clone();
+        let execution = WorkflowExecution {
+            workflow_id: workflow_id.to_owned(),
+            run_id: String::new(),
+        };
+        let request = DeleteWorkflowExecutionRequest {
+            namespace: "default".to_owned(),
+            workflow_execution: Some(execution),
+        };
+        WorkflowService::delete_workflow_execution(&mut client, request.into_request())
+            .await
+            .unwrap();
+        let handle = client.get_workflow_handle::<UntypedWorkflow>(workflow_id);
+        while handle.describe(WorkflowDescribeOptions::default()).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Starts a hub, which can run all workflows, and opens the log.
+    pub async fn hub(&self, limits: Limits) -> Hub {
+        let client = self.client().await;
+        let poller = start_hub(client.clone(), &queue()).unwrap();
+        let log = Log::open(client.clone(), queue(), limits).await.unwrap();
+        Hub { client, poller, log }
+    }
+
+    /// Kills the server, without a warning.
+    pub fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    /// Starts the server again, with the same database and port.
+    pub fn restart(&mut self) {
+        self.process = spawn(&self.program, self.port, &self.folder);
+    }
+
+    /// Returns the files of the database, as far as they were written.
+    pub fn database(&self) -> Vec<u8> {
+        let files = std::fs::read_dir(self.folder.path()).unwrap();
+        files
+            .flat_map(|file| std::fs::read(file.unwrap().path()).unwrap())
+            .collect()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+pub struct Hub {
+    pub client: Client,
+    pub poller: Poller,
+    pub log: Log,
+}
+
+pub fn queue() -> Queue {
+    Queue::new("test").unwrap()
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+fn spawn(program: &str, port: u16, folder: &tempfile::TempDir) -> Child {
+    Command::new(program)
+        .args(["server", "start-dev", "--headless", "--ip", "127.0.0.1"])
+        .args(["--log-level", "never", "--port", &port.to_string()])
+        .arg("--db-filename")
+        .arg(folder.path().join("temporal.db"))
+        .env("HOME", folder.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
