@@ -2,37 +2,111 @@
 
 use std::time::Duration;
 
-use temporalio_client::Client;
+use temporalio_client::errors::WorkflowStartError;
+use temporalio_client::{Client, WorkflowIdConflictPolicy, WorkflowStartOptions};
 use temporalio_sdk::WorkerOptions;
 use temporalio_sdk::error::WorkflowRegistrationError;
+use tokio::sync::watch;
 
+use crate::lead::{LeadActivities, LeadWorkflow, Leadership, Standing};
 use crate::log::{IndexWorkflow, SegmentWorkflow};
 use crate::names::Queue;
 use crate::poller::{Poller, PollerError};
+use crate::rpc::{Backoff, TASK_TIMEOUT, is_temporary, once};
+use crate::workers::WorkersWorkflow;
 
 /// How long a step of a workflow waits for the hub that made the last one. After that, any hub may
 /// make it.
 const STICKY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Starts to take work for hubs.
-///
-/// # Errors
-///
-/// Returns an error if the task queue cannot be polled.
-pub fn start_hub(client: Client, queue: &Queue) -> Result<Poller, HubError> {
-    let options = WorkerOptions::new(queue.hubs())
-        .sticky_queue_schedule_to_start_timeout(STICKY_TIMEOUT)
-        .register_workflow::<IndexWorkflow>()?
-        .register_workflow::<SegmentWorkflow>()?
-        .build();
-    Ok(Poller::start(client, options)?)
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A hub: it makes the steps of all workflows of the queue, and may lead.
+#[derive(Debug)]
+pub struct Hub {
+    pub leadership: Leadership,
+    poller: Poller,
 }
 
 /// A hub cannot take work.
 #[derive(Debug, thiserror::Error)]
 pub enum HubError {
-    #[error("a workflow is registered twice: {0}")]
+    #[error("cannot use the workflows of vik: {0}")]
     Registration(#[from] WorkflowRegistrationError),
     #[error(transparent)]
     Poller(#[from] PollerError),
+    #[error("cannot start the workflow `{id}`: {reason}")]
+    Start { id: String, reason: String },
+}
+
+impl Hub {
+    /// Starts to take work, and starts the workflow of the queue that does not end. Open the
+    /// [log](crate::log::Log::open) before: it checks that this hub has the key for payloads.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the task queue cannot be polled, or if the server refuses to start a
+    /// workflow.
+    pub async fn start(client: Client, queue: &Queue) -> Result<Self, HubError> {
+        let (standing, receiver) = watch::channel(Standing::Following);
+        let options = WorkerOptions::new(queue.hubs())
+            .sticky_queue_schedule_to_start_timeout(STICKY_TIMEOUT)
+            // When the hub stops, the activity that leads ends at once.
+            .graceful_shutdown_period(Duration::ZERO)
+            .register_activities(LeadActivities::new(standing))
+            .register_workflow::<IndexWorkflow>()?
+            .register_workflow::<SegmentWorkflow>()?
+            .register_workflow::<LeadWorkflow>()?
+            .register_workflow::<WorkersWorkflow>()?
+            .build();
+        let poller = Poller::start(client.clone(), options)?;
+        start_lead_workflow(&client, queue).await?;
+        Ok(Self {
+            leadership: Leadership::new(receiver),
+            poller,
+        })
+    }
+
+    /// Resolves when the hub no longer takes work, without a request to stop.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason.
+    pub async fn ended(&mut self) -> Result<(), PollerError> {
+        self.poller.ended().await
+    }
+
+    /// Takes no more work, and leads no longer.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason if the hub had ended with an error.
+    pub async fn stop(self) -> Result<(), PollerError> {
+        self.poller.stop().await
+    }
+}
+
+/// Starts the workflow that keeps one hub leading, unless it is running.
+async fn start_lead_workflow(client: &Client, queue: &Queue) -> Result<(), HubError> {
+    let id = queue.hub();
+    let mut backoff = Backoff::default();
+    loop {
+        let options = WorkflowStartOptions::new(queue.hubs(), &id)
+            .id_conflict_policy(WorkflowIdConflictPolicy::UseExisting)
+            .task_timeout(TASK_TIMEOUT)
+            .rpc_options(once(REQUEST_TIMEOUT))
+            .build();
+        match client.start_workflow(LeadWorkflow::run, (), options).await {
+            Ok(_) => return Ok(()),
+            Err(WorkflowStartError::Rpc(status)) if is_temporary(status.code()) => {
+                backoff.pause().await;
+            }
+            Err(error) => {
+                return Err(HubError::Start {
+                    id,
+                    reason: error.to_string(),
+                });
+            }
+        }
+    }
 }

@@ -9,9 +9,12 @@ pub mod clock;
 pub mod codec;
 pub mod connect;
 pub mod hub;
+pub mod lead;
+mod lease;
 pub mod log;
 pub mod names;
 mod poller;
 mod rpc;
+pub mod workers;
 
 pub use poller::{Poller, PollerError};

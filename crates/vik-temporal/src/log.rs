@@ -9,12 +9,16 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use temporalio_client::errors::{WorkflowQueryError, WorkflowStartError, WorkflowUpdateError};
+use temporalio_client::grpc::WorkflowService;
+use temporalio_client::tonic::{Code, IntoRequest};
 use temporalio_client::{
-    Client, WorkflowExecuteUpdateOptions, WorkflowFetchHistoryOptions, WorkflowIdConflictPolicy,
-    WorkflowIdReusePolicy, WorkflowQueryOptions, WorkflowStartOptions,
+    Client, NamespacedClient, WorkflowExecuteUpdateOptions, WorkflowFetchHistoryOptions,
+    WorkflowIdConflictPolicy, WorkflowIdReusePolicy, WorkflowQueryOptions, WorkflowStartOptions,
 };
 use temporalio_common::data_converters::PayloadConversionError;
+use temporalio_common::protos::temporal::api::common::v1::WorkflowExecution;
 use temporalio_common::protos::temporal::api::history::v1::history_event::Attributes;
+use temporalio_common::protos::temporal::api::workflowservice::v1::ResetStickyTaskQueueRequest;
 use uuid::Uuid;
 
 use crate::names::Queue;
@@ -170,6 +174,7 @@ impl Log {
         let mut backoff = Backoff::default();
         let mut segment = segment.max(1);
         loop {
+            self.forget_last_hub(segment).await;
             let options = WorkflowExecuteUpdateOptions::builder()
                 .update_id(update_id.clone())
                 .rpc_options(once(REQUEST_TIMEOUT))
@@ -206,6 +211,24 @@ impl Log {
                 Err(error) => return Err(LogError::Server(error.to_string())),
             }
             backoff.pause().await;
+        }
+    }
+
+    /// Lets any hub make the next step of a segment. Otherwise it waits for the hub that made the
+    /// last one, which was the leader that may be dead.
+    async fn forget_last_hub(&self, segment: u64) {
+        let mut client = self.client.clone();
+        let request = ResetStickyTaskQueueRequest {
+            namespace: client.namespace(),
+            execution: Some(WorkflowExecution {
+                workflow_id: self.queue.segment(segment),
+                run_id: String::new(),
+            }),
+        };
+        let reset = WorkflowService::reset_sticky_task_queue(&mut client, request.into_request()).await;
+        if let Err(status) = reset {
+            // It only takes longer.
+            tracing::debug!(%status, segment, "cannot release a segment from its last hub");
         }
     }
 
@@ -249,6 +272,6 @@ impl Log {
 }
 
 /// A query before the first step of a workflow, or while no hub polls, fails with a precondition.
-fn is_temporary_query(code: temporalio_client::tonic::Code) -> bool {
-    is_temporary(code) || code == temporalio_client::tonic::Code::FailedPrecondition
+fn is_temporary_query(code: Code) -> bool {
+    is_temporary(code) || code == Code::FailedPrecondition
 }

@@ -192,7 +192,7 @@ async fn second_hub_extends_the_log_when_the_first_has_stopped() {
     let tenure = first.log.take_term(1).await.unwrap();
     append_all(&first.log.appender(&tenure), numbered(0..3)).await;
     let second = server.hub(Limits::default()).await;
-    first.poller.stop().await.unwrap();
+    first.hub.stop().await.unwrap();
     let started = Instant::now();
     let tenure = second.log.take_term(1).await.unwrap();
     assert!(

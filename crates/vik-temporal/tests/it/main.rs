@@ -1,4 +1,14 @@
 //! Tests against a real server, whose program `VIK_TEMPORAL_BIN` names. Without it, they are skipped.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "tests"
+)]
 
+mod attempt;
+mod child;
+mod lead;
 mod log;
 mod server;
+mod workers;

@@ -9,15 +9,17 @@ use temporalio_client::tonic::IntoRequest;
 use temporalio_client::{Client, UntypedWorkflow, WorkflowDescribeOptions};
 use temporalio_common::protos::temporal::api::common::v1::WorkflowExecution;
 use temporalio_common::protos::temporal::api::workflowservice::v1::DeleteWorkflowExecutionRequest;
-use vik_temporal::Poller;
 use vik_temporal::codec::{Codec, PayloadKey};
 use vik_temporal::connect::{Settings, connect};
-use vik_temporal::hub::start_hub;
+use vik_temporal::hub::Hub;
 use vik_temporal::log::{Limits, Log};
 use vik_temporal::names::Queue;
 
 /// Longer than any step of a test takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The key for payloads of all processes of the tests.
+pub const KEY: &[u8] = &[7; 32];
 
 pub struct Server {
     process: Child,
@@ -44,24 +46,19 @@ impl Server {
         })
     }
 
-    fn settings(&self, key: &[u8]) -> Settings {
-        let key = PayloadKey::new("test", key).unwrap();
-        Settings {
-            address: format!("127.0.0.1:{}", self.port),
-            namespace: "default".to_owned(),
-            identity: "test".to_owned(),
-            tls: None,
-            api_key: None,
-            codec: Codec::encrypted(key, Vec::new()),
-        }
-    }
-
     pub async fn client(&self) -> Client {
-        self.client_with_key(&[7; 32]).await
+        self.client_with_key(KEY).await
     }
 
     pub async fn client_with_key(&self, key: &[u8]) -> Client {
-        connect(&self.settings(key), PATIENCE).await.unwrap()
+        connect_to(self.port, key).await
+    }
+
+    /// Returns the number of events of the present run of a workflow.
+    pub async fn history_length(&self, client: &Client, workflow_id: &str) -> usize {
+        let handle = client.get_workflow_handle::<UntypedWorkflow>(workflow_id);
+        let described = handle.describe(WorkflowDescribeOptions::default()).await;
+        described.unwrap().history_length()
     }
 
     /// Deletes a closed workflow, as the server does after the retention, and waits for it.
@@ -85,11 +82,12 @@ impl Server {
     }
 
     /// Starts a hub, which can run all workflows, and opens the log.
-    pub async fn hub(&self, limits: Limits) -> Hub {
-        let client = self.client().await;
-        let poller = start_hub(client.clone(), &queue()).unwrap();
-        let log = Log::open(client.clone(), queue(), limits).await.unwrap();
-        Hub { client, poller, log }
+    pub async fn hub(&self, limits: Limits) -> HubWithLog {
+        HubWithLog::start(self.client().await, limits).await
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
     /// Kills the server, without a warning.
@@ -119,10 +117,32 @@ impl Drop for Server {
     }
 }
 
-pub struct Hub {
+pub struct HubWithLog {
     pub client: Client,
-    pub poller: Poller,
     pub log: Log,
+    pub hub: Hub,
+}
+
+impl HubWithLog {
+    pub async fn start(client: Client, limits: Limits) -> Self {
+        let log = Log::open(client.clone(), queue(), limits).await.unwrap();
+        let hub = Hub::start(client.clone(), &queue()).await.unwrap();
+        Self { client, log, hub }
+    }
+}
+
+/// Connects as any process of the tests does.
+pub async fn connect_to(port: u16, key: &[u8]) -> Client {
+    let key = PayloadKey::new("test", key).unwrap();
+    let settings = Settings {
+        address: format!("127.0.0.1:{port}"),
+        namespace: "default".to_owned(),
+        identity: "test".to_owned(),
+        tls: None,
+        api_key: None,
+        codec: Codec::encrypted(key, Vec::new()),
+    };
+    connect(&settings, PATIENCE).await.unwrap()
 }
 
 pub fn queue() -> Queue {

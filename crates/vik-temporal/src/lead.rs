@@ -1,0 +1,198 @@
+//! Which hub leads: one activity of one workflow, which the server gives to one hub at a time.
+//!
+//! A hub that leads may be frozen and not know that another one leads. What it decides then is
+//! refused by the [log](crate::log), since the other hub has taken a term.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use temporalio_common::RetryPolicy;
+use temporalio_macros::{activities, workflow, workflow_methods};
+use temporalio_sdk::activities::{ActivityContext, ActivityError};
+use temporalio_sdk::{
+    ActivityExecutionError, ActivityOptions, ApplicationFailure, ContinueAsNewOptions, WorkflowContext,
+    WorkflowResult,
+};
+use tokio::sync::watch;
+
+use crate::clock::BootTime;
+use crate::lease::{Beat, Heart};
+
+/// A hub that sends no heartbeat for this time leads no longer.
+pub const LEAD_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The pause before the server gives the activity to another hub.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+
+/// A hub may lead for ever, but the server wants a limit.
+const MAX_LEAD: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// A long history is replaced by a short one of the same workflow.
+const MAX_EVENTS: u32 = 1_000;
+
+/// Whether this hub leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    Following,
+    /// It leads until this time, which each heartbeat extends.
+    Leading {
+        until: BootTime,
+    },
+}
+
+impl Standing {
+    pub fn is_leading(self) -> bool {
+        matches!(self, Self::Leading { .. })
+    }
+}
+
+/// Observes whether this hub leads.
+#[derive(Clone, Debug)]
+pub struct Leadership {
+    standing: watch::Receiver<Standing>,
+}
+
+impl Leadership {
+    /// Returns the receiver of what the activity sends.
+    pub(crate) fn new(standing: watch::Receiver<Standing>) -> Self {
+        Self { standing }
+    }
+
+    /// Returns the present standing. After a time in which this process did not run, it is not
+    /// `Leading` any more.
+    pub fn standing(&self) -> Standing {
+        match *self.standing.borrow() {
+            Standing::Leading { until } if until.has_passed() => Standing::Following,
+            standing => standing,
+        }
+    }
+
+    /// Resolves when this hub leads.
+    pub async fn acquired(&mut self) {
+        self.wait(true).await;
+    }
+
+    /// Resolves when this hub no longer leads.
+    pub async fn lost(&mut self) {
+        self.wait(false).await;
+    }
+
+    async fn wait(&mut self, is_leading: bool) {
+        let is_wanted = |standing: &Standing| standing.is_leading() == is_leading;
+        if self.standing.wait_for(is_wanted).await.is_err() && is_leading {
+            // The hub has stopped, and will not lead.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Keeps one hub leading.
+#[workflow]
+#[derive(Default)]
+pub struct LeadWorkflow;
+
+#[workflow_methods]
+impl LeadWorkflow {
+    #[run(name = "vik_hub")]
+    pub async fn run(ctx: &mut WorkflowContext<Self>, _input: ()) -> WorkflowResult<()> {
+        loop {
+            let retry = RetryPolicy::builder()
+                .initial_interval(RETRY_PAUSE)
+                .backoff_coefficient(1.0)
+                .maximum_interval(RETRY_PAUSE)
+                .build();
+            let options = ActivityOptions::with_start_to_close_timeout(MAX_LEAD)
+                .heartbeat_timeout(LEAD_TIMEOUT)
+                .retry_policy(retry)
+                .build();
+            let led = ctx.execute_activity(LeadActivities::lead, (), options).await;
+            if let Err(ActivityExecutionError::Cancelled(_)) = led {
+                return Ok(());
+            }
+            if ctx.history_length() > MAX_EVENTS {
+                ctx.continue_as_new((), ContinueAsNewOptions::default())?;
+            }
+        }
+    }
+}
+
+/// What the hub that leads runs.
+pub struct LeadActivities {
+    standing: watch::Sender<Standing>,
+}
+
+impl LeadActivities {
+    pub(crate) fn new(standing: watch::Sender<Standing>) -> Self {
+        Self { standing }
+    }
+}
+
+#[activities]
+impl LeadActivities {
+    /// Leads until the lease ends or the hub stops. It always fails, so that the server gives it to
+    /// the next hub.
+    #[activity(name = "vik_lead")]
+    pub async fn lead(self: Arc<Self>, ctx: ActivityContext, _input: ()) -> Result<(), ActivityError> {
+        let heart = Heart::new(ctx.clone());
+        let mut until = match heart.beat("").await {
+            Beat::Confirmed { until, .. } => until,
+            Beat::NotHeld | Beat::Unanswered => return Err(leads_no_longer()),
+        };
+        let standing = StandingGuard(&self.standing);
+        loop {
+            standing.0.send_replace(Standing::Leading { until });
+            let pause = heart.interval().min(until.remaining());
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                // The hub stops, or the server has given the activity away.
+                () = ctx.cancelled() => break,
+            }
+            if until.has_passed() {
+                break;
+            }
+            match tokio::time::timeout(until.remaining(), heart.beat("")).await {
+                Ok(Beat::Confirmed { until: renewed, .. }) => until = renewed,
+                Ok(Beat::Unanswered) => {}
+                Ok(Beat::NotHeld) | Err(_) => break,
+            }
+        }
+        Err(leads_no_longer())
+    }
+}
+
+/// Makes this hub a follower, however the activity ends.
+struct StandingGuard<'a>(&'a watch::Sender<Standing>);
+
+impl Drop for StandingGuard<'_> {
+    fn drop(&mut self) {
+        self.0.send_replace(Standing::Following);
+    }
+}
+
+fn leads_no_longer() -> ActivityError {
+    ActivityError::application(ApplicationFailure::new("this hub leads no longer"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn leadership_is_lost_when_its_lease_has_passed() {
+        let (sender, receiver) = watch::channel(Standing::Following);
+        let mut leadership = Leadership::new(receiver);
+        assert_eq!(leadership.standing(), Standing::Following);
+        let until = BootTime::now() + Duration::from_secs(60);
+        sender.send_replace(Standing::Leading { until });
+        leadership.acquired().await;
+        assert!(leadership.standing().is_leading());
+        // As after the process was frozen: nothing has reported the end yet.
+        let until = BootTime::now();
+        sender.send_replace(Standing::Leading { until });
+        assert_eq!(leadership.standing(), Standing::Following);
+        drop(StandingGuard(&sender));
+        leadership.lost().await;
+        drop(sender);
+        leadership.lost().await;
+    }
+}

@@ -1,0 +1,90 @@
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use temporalio_client::Client;
+use vik_temporal::hub::Hub;
+use vik_temporal::log::Limits;
+
+use crate::child::{Process, print};
+use crate::server::{HubWithLog, Server, queue};
+
+/// The role `hub` of a child.
+pub async fn run_hub(client: Client) {
+    let HubWithLog { mut hub, .. } = HubWithLog::start(client, Limits::default()).await;
+    loop {
+        print("follows");
+        hub.leadership.acquired().await;
+        print("leads");
+        hub.leadership.lost().await;
+    }
+}
+
+async fn acquired(hub: &mut Hub) -> Duration {
+    let started = Instant::now();
+    hub.leadership.acquired().await;
+    started.elapsed()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_of_two_hubs_leads_until_it_stops() {
+    let Some(server) = Server::start() else { return };
+    let mut first = server.hub(Limits::default()).await.hub;
+    first.leadership.acquired().await;
+    let mut second = Hub::start(server.client().await, &queue()).await.unwrap();
+    assert!(!second.leadership.standing().is_leading());
+    let mut leadership = first.leadership.clone();
+    first.stop().await.unwrap();
+    leadership.lost().await;
+    let took = acquired(&mut second).await;
+    println!("took over from a hub that stopped in {took:?}");
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_hub_leads_within_five_seconds_after_a_kill() {
+    let Some(server) = Server::start() else { return };
+    let mut first = Process::start("hub", "", server.port());
+    first.wait_for("leads");
+    let mut second = server.hub(Limits::default()).await;
+    first.kill();
+    let took = acquired(&mut second.hub).await;
+    let started = Instant::now();
+    let tenure = second.log.take_term(1).await.unwrap();
+    println!(
+        "took over from a killed hub in {took:?}, its term {:?} later",
+        started.elapsed()
+    );
+    assert_eq!(tenure.term, 1);
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn frozen_hub_knows_that_it_leads_no_longer_when_it_wakes() {
+    let Some(server) = Server::start() else { return };
+    let first = Process::start("hub", "", server.port());
+    first.wait_for("leads");
+    let mut second = server.hub(Limits::default()).await.hub;
+    first.signal(Signal::SIGSTOP);
+    let took = acquired(&mut second).await;
+    println!("took over from a frozen hub in {took:?}");
+    first.signal(Signal::SIGCONT);
+    let woke = first.wait_for("follows");
+    assert!(woke < Duration::from_secs(2), "{woke:?}");
+    assert!(second.leadership.standing().is_leading());
+    assert_eq!(first.printed(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hub_leads_no_longer_without_a_server() {
+    let Some(mut server) = Server::start() else { return };
+    let mut hub = server.hub(Limits::default()).await.hub;
+    hub.leadership.acquired().await;
+    server.kill();
+    let started = Instant::now();
+    hub.leadership.lost().await;
+    let took = started.elapsed();
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    server.restart();
+    let took = acquired(&mut hub).await;
+    println!("leads {took:?} after the server was back");
+}
