@@ -1,0 +1,118 @@
+//! The table of workers: each announces itself when it starts and once a minute, and hubs read it.
+
+use std::time::Duration;
+
+use temporalio_client::errors::{WorkflowQueryError, WorkflowStartError};
+use temporalio_client::tonic::Code;
+use temporalio_client::{Client, WorkflowQueryOptions, WorkflowStartOptions};
+
+use crate::names::Queue;
+use crate::rpc::{Backoff, TASK_TIMEOUT, is_temporary, once};
+
+mod presence;
+mod table;
+mod workflow;
+
+pub use presence::{Presence, Worker};
+pub use table::{Announcement, InvalidAnnouncement, Row, Table};
+pub(crate) use workflow::WorkersWorkflow;
+
+/// The time between two announcements of a worker.
+pub const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(60);
+
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The table of the workers of a queue.
+#[derive(Clone, Debug)]
+pub struct Workers {
+    client: Client,
+    queue: Queue,
+}
+
+/// The table of workers cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkersError {
+    #[error(transparent)]
+    Invalid(#[from] InvalidAnnouncement),
+    #[error("the server refuses a request for the table of workers: {0}")]
+    Server(String),
+}
+
+impl Workers {
+    pub fn new(client: Client, queue: Queue) -> Self {
+        Self { client, queue }
+    }
+
+    /// Announces a worker. While the server does not answer, the announcement is repeated.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the announcement is too large, or if the server refuses it.
+    pub async fn announce(&self, announcement: &Announcement) -> Result<(), WorkersError> {
+        announcement.check()?;
+        let mut backoff = Backoff::default();
+        loop {
+            let options = WorkflowStartOptions::new(self.queue.hubs(), self.queue.workers())
+                .task_timeout(TASK_TIMEOUT)
+                .rpc_options(once(REQUEST_TIMEOUT))
+                .build();
+            let announced = self
+                .client
+                .signal_with_start_workflow(
+                    WorkersWorkflow::run,
+                    Table::default(),
+                    WorkersWorkflow::announce,
+                    announcement.clone(),
+                    options,
+                )
+                .await;
+            match announced {
+                Ok(_) => return Ok(()),
+                Err(WorkflowStartError::Rpc(status)) if is_temporary(status.code()) => {
+                    backoff.pause().await;
+                }
+                Err(error) => return Err(WorkersError::Server(error.to_string())),
+            }
+        }
+    }
+
+    /// Announces a worker now and once a minute, until the future is dropped.
+    ///
+    /// # Errors
+    ///
+    /// As [`announce`](Self::announce).
+    pub async fn keep_announcing(&self, announcement: &Announcement) -> Result<(), WorkersError> {
+        loop {
+            self.announce(announcement).await?;
+            tokio::time::sleep(ANNOUNCE_INTERVAL).await;
+        }
+    }
+
+    /// Returns the table. It is empty before the first announcement.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the server refuses the request. While it does not answer, the request is
+    /// repeated.
+    pub async fn table(&self) -> Result<Table, WorkersError> {
+        let handle = self
+            .client
+            .get_workflow_handle::<WorkersWorkflow>(self.queue.workers());
+        let mut backoff = Backoff::default();
+        loop {
+            let options = WorkflowQueryOptions::builder()
+                .rpc_options(once(REQUEST_TIMEOUT))
+                .build();
+            match handle.query(WorkersWorkflow::table, (), options).await {
+                Ok(table) => return Ok(table),
+                Err(WorkflowQueryError::NotFound(_)) => return Ok(Table::default()),
+                Err(WorkflowQueryError::Rpc(status))
+                    if is_temporary(status.code()) || status.code() == Code::FailedPrecondition =>
+                {
+                    backoff.pause().await;
+                }
+                Err(error) => return Err(WorkersError::Server(error.to_string())),
+            }
+        }
+    }
+}
