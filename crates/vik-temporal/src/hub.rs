@@ -8,6 +8,7 @@ use temporalio_sdk::WorkerOptions;
 use temporalio_sdk::error::WorkflowRegistrationError;
 use tokio::sync::watch;
 
+use crate::attempt::AttemptWorkflow;
 use crate::lead::{LeadActivities, LeadWorkflow, Leadership, Standing};
 use crate::log::{IndexWorkflow, SegmentWorkflow};
 use crate::names::Queue;
@@ -58,6 +59,7 @@ impl Hub {
             .register_workflow::<SegmentWorkflow>()?
             .register_workflow::<LeadWorkflow>()?
             .register_workflow::<WorkersWorkflow>()?
+            .register_workflow::<AttemptWorkflow>()?
             .build();
         let poller = Poller::start(client.clone(), options)?;
         start_lead_workflow(&client, queue).await?;

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod attempt;
 pub mod clock;
 pub mod codec;
 pub mod connect;

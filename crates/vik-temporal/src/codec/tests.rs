@@ -52,6 +52,12 @@ fn codec_with_a_key_refuses_what_was_not_encrypted() {
 }
 
 #[test]
+fn codec_with_a_key_accepts_what_the_server_writes() {
+    let written = payload(SERVER_TEXT);
+    assert_eq!(encrypted().decode_payload(written.clone()), Ok(written));
+}
+
+#[test]
 fn codec_refuses_another_key_by_its_id() {
     let other = Codec::encrypted(key("k2", 2), Vec::new());
     let encoded = other.encode_payload(&payload("x")).unwrap();

@@ -2,6 +2,7 @@ use std::time::{Duration, Instant};
 
 use vik_temporal::log::{AppendError, Appender, Entry, Follower, Limits, LogError, ReadError, Tenure};
 
+use crate::attempt::noise;
 use crate::server::{Server, queue};
 
 fn limits(updates: u32) -> Limits {
@@ -142,14 +143,7 @@ async fn large_entry_is_read_as_it_was_written() {
     let hub = server.hub(Limits::default()).await;
     let tenure = hub.log.take_term(1).await.unwrap();
     let appender = hub.log.appender(&tenure);
-    // Text that hardly compresses.
-    let mut state = 1_u64;
-    let large: String = std::iter::repeat_with(|| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        char::from(b' ' + u8::try_from(state >> 58).unwrap())
-    })
-    .take(3 * 1024 * 1024)
-    .collect();
+    let large = noise(3 * 1024 * 1024);
     append_all(&appender, ["a".to_owned(), large.clone(), "b".to_owned()]).await;
     let mut follower = hub.log.follow(None).await.unwrap();
     let entries = read(&mut follower, 3).await;

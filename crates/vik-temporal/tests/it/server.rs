@@ -61,6 +61,13 @@ impl Server {
         described.unwrap().history_length()
     }
 
+    /// Waits until the history of a workflow has so many events.
+    pub async fn wait_for_event(&self, client: &Client, workflow_id: &str, number: usize) {
+        while self.history_length(client, workflow_id).await < number {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
     /// Deletes a closed workflow, as the server does after the retention, and waits for it.
     pub async fn delete(&self, client: &Client, workflow_id: &str) {
         let mut client = client.clone();

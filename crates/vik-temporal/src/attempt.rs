@@ -1,0 +1,258 @@
+//! Attempts on workers: one workflow for each, with one activity on the task queue of the worker.
+//!
+//! Inputs, commands, updates and results are texts, which this crate does not read. The hub starts an
+//! attempt by [`Attempts::start`] and has an [`AttemptClient`]; the worker runs it by an
+//! [`AttemptRunner`].
+
+use std::time::Duration;
+
+use temporalio_client::errors::{WorkflowGetResultError, WorkflowInteractionError, WorkflowStartError};
+use temporalio_client::{
+    Client, NamespacedClient, WorkflowCancelOptions, WorkflowDescribeOptions, WorkflowGetResultOptions,
+    WorkflowIdConflictPolicy, WorkflowIdReusePolicy, WorkflowSignalOptions, WorkflowStartOptions,
+};
+use temporalio_common::data_converters::{
+    GenericPayloadConverter, PayloadConversionError, SerializationContext, SerializationContextData,
+    WorkflowSerializationContext,
+};
+
+use crate::names::Queue;
+use crate::rpc::{Backoff, TASK_TIMEOUT, is_temporary, once};
+
+mod activities;
+mod outcome;
+mod registry;
+mod worker;
+mod workflow;
+
+pub use outcome::{AttemptEnd, AttemptOutcome, Loss};
+pub use registry::{AttemptContext, LeaseState};
+pub use worker::{AttemptRunner, WorkerHost};
+pub(crate) use workflow::{AttemptStart, AttemptWorkflow};
+
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Starts the attempts of a queue.
+#[derive(Clone, Debug)]
+pub struct Attempts {
+    client: Client,
+    queue: Queue,
+}
+
+/// An attempt that is to start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttemptRequest {
+    pub issue: String,
+    pub attempt: String,
+    /// The name of the worker.
+    pub worker: String,
+    /// After this time without a heartbeat, the attempt is lost. The worker ends it at three quarters
+    /// of it.
+    pub heartbeat_timeout: Duration,
+    /// What the worker needs to start.
+    pub input: String,
+}
+
+/// A started attempt, as the hub has it.
+#[derive(Clone, Debug)]
+pub struct AttemptClient {
+    client: Client,
+    workflow_id: String,
+}
+
+/// An attempt cannot be started, or not be reached.
+#[derive(Debug, thiserror::Error)]
+pub enum AttemptError {
+    #[error("the attempt was started before")]
+    AlreadyStarted,
+    #[error("there is no such attempt, or it has ended")]
+    NotFound,
+    #[error("the attempt was ended on the server: {0}")]
+    Ended(String),
+    #[error("an attempt cannot be sent: {0}")]
+    Payload(#[from] PayloadConversionError),
+    #[error("the server refuses a request for an attempt: {0}")]
+    Server(String),
+}
+
+impl Attempts {
+    pub fn new(client: Client, queue: Queue) -> Self {
+        Self { client, queue }
+    }
+
+    /// Starts an attempt, once for its issue and attempt. While the server does not answer, the
+    /// request is repeated.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AttemptError::AlreadyStarted`] if it was started before, even if it has ended, and
+    /// [`AttemptError::Payload`] if the input is too large.
+    pub async fn start(&self, request: &AttemptRequest) -> Result<AttemptClient, AttemptError> {
+        let workflow_id = self.queue.attempt(&request.issue, &request.attempt);
+        let timeout_ms = u64::try_from(request.heartbeat_timeout.as_millis()).unwrap_or(u64::MAX);
+        let start = AttemptStart {
+            task_queue: self.queue.worker(&request.worker),
+            heartbeat_timeout_ms: timeout_ms,
+            input: request.input.clone(),
+        };
+        let mut backoff = Backoff::default();
+        let mut is_repeated = false;
+        loop {
+            let options = WorkflowStartOptions::new(self.queue.hubs(), &workflow_id)
+                .id_conflict_policy(WorkflowIdConflictPolicy::Fail)
+                .id_reuse_policy(WorkflowIdReusePolicy::RejectDuplicate)
+                .task_timeout(TASK_TIMEOUT)
+                .rpc_options(once(REQUEST_TIMEOUT))
+                .build();
+            let started = self
+                .client
+                .start_workflow(AttemptWorkflow::run, start.clone(), options)
+                .await;
+            match started {
+                Ok(_) => return Ok(self.get(&request.issue, &request.attempt)),
+                // The first request may have arrived although its answer was lost.
+                Err(WorkflowStartError::AlreadyStarted { .. }) if is_repeated => {
+                    return Ok(self.get(&request.issue, &request.attempt));
+                }
+                Err(WorkflowStartError::AlreadyStarted { .. }) => {
+                    return Err(AttemptError::AlreadyStarted);
+                }
+                Err(WorkflowStartError::PayloadConversion(error)) => return Err(error.into()),
+                Err(WorkflowStartError::Rpc(status)) if is_temporary(status.code()) => {
+                    is_repeated = true;
+                    backoff.pause().await;
+                }
+                Err(error) => return Err(AttemptError::Server(error.to_string())),
+            }
+        }
+    }
+
+    /// Returns an attempt that was started before.
+    pub fn get(&self, issue: &str, attempt: &str) -> AttemptClient {
+        AttemptClient {
+            client: self.client.clone(),
+            workflow_id: self.queue.attempt(issue, attempt),
+        }
+    }
+}
+
+impl AttemptClient {
+    /// Sends a command. Commands arrive in the order in which the server has them, each of them at
+    /// most once, and only while the worker has the attempt.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the attempt has ended, or if the command is too large.
+    pub async fn send(&self, command: String) -> Result<(), AttemptError> {
+        let handle = self
+            .client
+            .get_workflow_handle::<AttemptWorkflow>(&self.workflow_id);
+        let request_id = uuid::Uuid::new_v4().to_string();
+        let mut backoff = Backoff::default();
+        loop {
+            let options = WorkflowSignalOptions::builder()
+                .request_id(request_id.clone())
+                .rpc_options(once(REQUEST_TIMEOUT))
+                .build();
+            let sent = handle
+                .signal(AttemptWorkflow::command, command.clone(), options)
+                .await;
+            if let Some(result) = settle(sent) {
+                return result;
+            }
+            backoff.pause().await;
+        }
+    }
+
+    /// Requests the end of the attempt. The worker sees it with its next heartbeat, and the outcome
+    /// follows when the attempt has ended there.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the attempt has ended.
+    pub async fn cancel(&self) -> Result<(), AttemptError> {
+        let handle = self
+            .client
+            .get_workflow_handle::<AttemptWorkflow>(&self.workflow_id);
+        let mut backoff = Backoff::default();
+        loop {
+            let options = WorkflowCancelOptions::builder()
+                .rpc_options(once(REQUEST_TIMEOUT))
+                .build();
+            if let Some(result) = settle(handle.cancel(options).await) {
+                return result;
+            }
+            backoff.pause().await;
+        }
+    }
+
+    /// Returns the latest updates that the worker has sent with a heartbeat, or `None` before the
+    /// first one and after the end.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such attempt, or if the server does not answer.
+    pub async fn updates(&self) -> Result<Option<String>, AttemptError> {
+        let handle = self
+            .client
+            .get_workflow_handle::<AttemptWorkflow>(&self.workflow_id);
+        let options = WorkflowDescribeOptions::builder()
+            .rpc_options(once(REQUEST_TIMEOUT))
+            .build();
+        let described = match handle.describe(options).await {
+            Ok(described) => described.into_raw(),
+            Err(WorkflowInteractionError::NotFound(_)) => return Err(AttemptError::NotFound),
+            Err(error) => return Err(AttemptError::Server(error.to_string())),
+        };
+        let attempt = described
+            .pending_activities
+            .into_iter()
+            .find(|activity| activity.activity_id == workflow::ATTEMPT_ACTIVITY);
+        let details = attempt.and_then(|activity| activity.heartbeat_details);
+        let Some(details) = details.and_then(|details| details.payloads.into_iter().next()) else {
+            return Ok(None);
+        };
+        // The codec was applied by the SDK.
+        let converter = self.client.data_converter().payload_converter();
+        let data = SerializationContextData::Workflow(WorkflowSerializationContext::new());
+        let context = SerializationContext::new(&data, converter);
+        Ok(Some(converter.from_payload(&context, details)?))
+    }
+
+    /// Waits for the end of the attempt. While the server does not answer, it waits.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such attempt, or if its workflow was ended from outside.
+    pub async fn outcome(&self) -> Result<AttemptOutcome, AttemptError> {
+        let handle = self
+            .client
+            .get_workflow_handle::<AttemptWorkflow>(&self.workflow_id);
+        let mut backoff = Backoff::default();
+        loop {
+            match handle.get_result(WorkflowGetResultOptions::default()).await {
+                Ok(outcome) => return Ok(outcome),
+                Err(WorkflowGetResultError::NotFound(_)) => return Err(AttemptError::NotFound),
+                Err(WorkflowGetResultError::PayloadConversion(error)) => return Err(error.into()),
+                Err(WorkflowGetResultError::Rpc(status)) if is_temporary(status.code()) => {
+                    backoff.pause().await;
+                }
+                Err(error) if error.is_workflow_outcome() => {
+                    return Err(AttemptError::Ended(error.to_string()));
+                }
+                Err(error) => return Err(AttemptError::Server(error.to_string())),
+            }
+        }
+    }
+}
+
+/// Returns the result of a request, or `None` if it is to be repeated.
+fn settle(result: Result<(), WorkflowInteractionError>) -> Option<Result<(), AttemptError>> {
+    match result {
+        Ok(()) => Some(Ok(())),
+        Err(WorkflowInteractionError::NotFound(_)) => Some(Err(AttemptError::NotFound)),
+        Err(WorkflowInteractionError::PayloadConversion(error)) => Some(Err(error.into())),
+        Err(WorkflowInteractionError::Rpc(status)) if is_temporary(status.code()) => None,
+        Err(error) => Some(Err(AttemptError::Server(error.to_string()))),
+    }
+}

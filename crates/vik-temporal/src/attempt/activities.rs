@@ -1,0 +1,184 @@
+//! The activities of a worker: it runs attempts, and passes commands to them.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use temporalio_client::NamespacedClient;
+use temporalio_common::data_converters::{
+    ActivitySerializationContext, PayloadConversionError, SerializationContextData,
+};
+use temporalio_macros::activities;
+use temporalio_sdk::ApplicationFailure;
+use temporalio_sdk::activities::{ActivityContext, ActivityError};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::outcome::AttemptEnd;
+use super::registry::{AttemptContext, LeaseState, Registry};
+use super::worker::AttemptRunner;
+use crate::lease::{Beat, Heart};
+
+/// Updates go to the hub after this time, even if no heartbeat is due.
+const UPDATE_PAUSE: Duration = Duration::from_secs(1);
+
+/// A command for an attempt, with its number among those of the attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Command {
+    pub number: u64,
+    pub text: String,
+}
+
+/// What a worker does for the hubs.
+pub struct AttemptActivities {
+    runner: Arc<dyn AttemptRunner>,
+    registry: Registry,
+    /// Attempts run there, and not on the thread that polls.
+    runtime: Handle,
+}
+
+impl AttemptActivities {
+    pub(super) fn new(runner: Arc<dyn AttemptRunner>, runtime: Handle) -> Self {
+        Self {
+            runner,
+            registry: Registry::default(),
+            runtime,
+        }
+    }
+}
+
+#[activities]
+impl AttemptActivities {
+    /// Runs an attempt, as long as its lease is renewed.
+    #[activity(name = "vik_attempt")]
+    pub async fn attempt(
+        self: Arc<Self>,
+        ctx: ActivityContext,
+        input: String,
+    ) -> Result<AttemptEnd, ActivityError> {
+        let heart = Heart::new(ctx.clone());
+        // Nothing starts without a lease: the server may have given up on this worker.
+        let Beat::Confirmed {
+            until,
+            cancel_requested,
+        } = heart.beat("").await
+        else {
+            return Ok(AttemptEnd::LeasePassed);
+        };
+        let info = ctx.info();
+        let run_id = info.workflow_run_id.clone().unwrap_or_default();
+        let (_registered, commands) = self.registry.register(run_id);
+        let (lease_sender, lease) = watch::channel(LeaseState {
+            until,
+            cancel_requested,
+            is_lost: false,
+        });
+        let (updates, latest) = watch::channel(String::new());
+        let context = AttemptContext {
+            id: info.workflow_id.clone().unwrap_or_default(),
+            input,
+            commands,
+            lease,
+            updates,
+        };
+        let running = self.runtime.spawn(self.runner.run(context));
+        let end = keep_alive(&heart, running, &lease_sender, latest).await?;
+        check_size(&ctx, &end).await?;
+        Ok(end)
+    }
+
+    /// Passes a command to an attempt that this worker runs.
+    #[activity(name = "vik_command")]
+    pub async fn command(
+        self: Arc<Self>,
+        ctx: ActivityContext,
+        command: Command,
+    ) -> Result<(), ActivityError> {
+        let run_id = ctx.info().workflow_run_id.clone().unwrap_or_default();
+        let Command { number, text } = command;
+        if self.registry.deliver(&run_id, number, text) {
+            return Ok(());
+        }
+        // It is repeated: the attempt may be about to start.
+        let failure = ApplicationFailure::new("this worker does not run the attempt");
+        Err(ActivityError::application(failure))
+    }
+}
+
+/// Renews the lease until the attempt has ended. Once the lease is lost, it stays lost.
+async fn keep_alive(
+    heart: &Heart,
+    mut running: JoinHandle<AttemptEnd>,
+    lease: &watch::Sender<LeaseState>,
+    mut updates: watch::Receiver<String>,
+) -> Result<AttemptEnd, ActivityError> {
+    loop {
+        let LeaseState { until, is_lost, .. } = *lease.borrow();
+        let due = async {
+            if is_lost {
+                pending::<()>().await;
+            }
+            let pause = heart.interval().min(until.remaining());
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = next_update(&mut updates) => {}
+            }
+        };
+        tokio::select! {
+            end = &mut running => return ended(end),
+            () = due => {}
+        }
+        let renewed = if until.has_passed() {
+            None
+        } else {
+            let details = updates.borrow_and_update().clone();
+            let beat = tokio::time::timeout(until.remaining(), heart.beat(&details));
+            tokio::select! {
+                end = &mut running => return ended(end),
+                beat = beat => beat.ok(),
+            }
+        };
+        lease.send_modify(|state| match renewed {
+            Some(Beat::Confirmed {
+                until,
+                cancel_requested,
+            }) => {
+                state.until = until;
+                state.cancel_requested |= cancel_requested;
+            }
+            Some(Beat::Unanswered) => {}
+            Some(Beat::NotHeld) | None => state.is_lost = true,
+        });
+    }
+}
+
+/// Resolves a while after there is a new update, so that many of them need one heartbeat.
+async fn next_update(updates: &mut watch::Receiver<String>) {
+    if updates.changed().await.is_err() {
+        // The attempt sends no more, and is about to end.
+        pending::<()>().await;
+    }
+    tokio::time::sleep(UPDATE_PAUSE).await;
+}
+
+fn ended(end: Result<AttemptEnd, tokio::task::JoinError>) -> Result<AttemptEnd, ActivityError> {
+    // The message of a panic may contain data, and is in the log of the worker.
+    end.map_err(|_| failed("the attempt panicked".to_owned()))
+}
+
+/// Checks that the end can be sent. Otherwise the server would never have one.
+async fn check_size(ctx: &ActivityContext, end: &AttemptEnd) -> Result<(), ActivityError> {
+    let context = SerializationContextData::Activity(ActivitySerializationContext::new());
+    let client = ctx.client();
+    let encoded = client.data_converter().to_payload(&context, end).await;
+    encoded.map(drop).map_err(|error| match error {
+        PayloadConversionError::EncodingError(error) => failed(error.to_string()),
+        error => failed(error.to_string()),
+    })
+}
+
+fn failed(reason: String) -> ActivityError {
+    ActivityError::application(ApplicationFailure::non_retryable(reason))
+}
