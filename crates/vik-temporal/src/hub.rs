@@ -6,9 +6,12 @@ use temporalio_client::errors::WorkflowStartError;
 use temporalio_client::{Client, WorkflowIdConflictPolicy, WorkflowStartOptions};
 use temporalio_sdk::WorkerOptions;
 use temporalio_sdk::error::WorkflowRegistrationError;
+use temporalio_sdk::workflow_replayer::{WorkflowReplayError, WorkflowReplayer, WorkflowReplayerOptions};
 use tokio::sync::watch;
 
 use crate::attempt::AttemptWorkflow;
+use crate::codec::Codec;
+use crate::connect::data_converter;
 use crate::lead::{LeadActivities, LeadWorkflow, Leadership, Standing};
 use crate::log::{IndexWorkflow, SegmentWorkflow};
 use crate::names::Queue;
@@ -86,6 +89,33 @@ impl Hub {
     pub async fn stop(self) -> Result<(), PollerError> {
         self.poller.stop().await
     }
+}
+
+/// Returns a replayer of all workflows. It finds out whether this version can continue a history that
+/// another one has recorded.
+///
+/// # Errors
+///
+/// Returns an error if the workflows cannot be used.
+pub fn replayer(codec: Codec) -> Result<WorkflowReplayer, ReplayerError> {
+    let options = WorkflowReplayerOptions::new()
+        .register_workflow::<IndexWorkflow>()?
+        .register_workflow::<SegmentWorkflow>()?
+        .register_workflow::<LeadWorkflow>()?
+        .register_workflow::<WorkersWorkflow>()?
+        .register_workflow::<AttemptWorkflow>()?
+        .data_converter(data_converter(codec))
+        .build();
+    Ok(WorkflowReplayer::new(options)?)
+}
+
+/// Histories cannot be replayed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayerError {
+    #[error("cannot use the workflows of vik: {0}")]
+    Registration(#[from] WorkflowRegistrationError),
+    #[error(transparent)]
+    Replay(#[from] WorkflowReplayError),
 }
 
 /// Starts the workflow that keeps one hub leading, unless it is running.

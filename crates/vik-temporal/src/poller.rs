@@ -1,5 +1,6 @@
 //! A thread that takes workflow tasks or activities from one task queue.
 
+use std::fmt::Display;
 use std::thread;
 
 use temporalio_client::Client;
@@ -94,14 +95,18 @@ async fn run(client: Client, options: WorkerOptions, stopped: oneshot::Receiver<
         .heartbeat_interval(None)
         .disable_environment_info(true)
         .build()
-        .map_err(|error| error.to_string())?;
-    let runtime = Runtime::from_current_tokio(runtime_options).map_err(|error| error.to_string())?;
-    let mut worker = Worker::new(&runtime, client, options).map_err(|error| error.to_string())?;
+        .map_err(reason)?;
+    let runtime = Runtime::from_current_tokio(runtime_options).map_err(reason)?;
+    let mut worker = Worker::new(&runtime, client, options).map_err(reason)?;
     let shut_down = worker.shutdown_handle();
     tokio::task::spawn_local(async move {
         // A dropped `Poller` stops, too.
         let _ = stopped.await;
         shut_down();
     });
-    worker.run().await.map_err(|error| error.to_string())
+    worker.run().await.map_err(reason)
+}
+
+fn reason(error: impl Display) -> String {
+    error.to_string()
 }

@@ -37,7 +37,7 @@ pub struct AttemptStart {
     pub input: String,
 }
 
-/// An attempt.
+/// Starts an attempt on its worker, passes commands to it, and has its outcome.
 #[workflow]
 pub struct AttemptWorkflow {
     start: AttemptStart,

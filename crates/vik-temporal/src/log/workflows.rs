@@ -1,4 +1,8 @@
 //! The workflows of the log: its segments, and the index that has the number of the first one.
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "the macros of the SDK pass inputs by value"
+)]
 
 use serde::{Deserialize, Serialize};
 use temporalio_macros::{workflow, workflow_methods};

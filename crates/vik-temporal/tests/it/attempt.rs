@@ -77,23 +77,26 @@ pub async fn run_worker(client: Client, name: &str) {
     std::future::pending::<()>().await;
 }
 
-struct World {
-    hub: HubWithLog,
+pub struct World {
+    pub hub: HubWithLog,
     attempts: Attempts,
 }
 
 impl World {
     async fn new(server: &Server) -> Self {
-        let hub = server.hub(Limits::default()).await;
+        Self::with(server.hub(Limits::default()).await)
+    }
+
+    pub fn with(hub: HubWithLog) -> Self {
         let attempts = Attempts::new(hub.client.clone(), queue());
         Self { hub, attempts }
     }
 
-    fn worker(&self) -> WorkerHost {
+    pub fn worker(&self) -> WorkerHost {
         WorkerHost::start(self.hub.client.clone(), &queue(), "w", Arc::new(Scripted)).unwrap()
     }
 
-    async fn start(&self, attempt: &str, input: &str) -> AttemptClient {
+    pub async fn start(&self, attempt: &str, input: &str) -> AttemptClient {
         self.attempts.start(&request(attempt, input)).await.unwrap()
     }
 }
@@ -109,7 +112,7 @@ fn request(attempt: &str, input: &str) -> AttemptRequest {
 }
 
 /// Waits until the server has these updates.
-async fn updates(attempt: &AttemptClient, expected: &str) {
+pub async fn updates(attempt: &AttemptClient, expected: &str) {
     while attempt.updates().await.unwrap().as_deref() != Some(expected) {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }

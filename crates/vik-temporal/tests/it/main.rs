@@ -10,5 +10,6 @@ mod attempt;
 mod child;
 mod lead;
 mod log;
+mod replay;
 mod server;
 mod workers;

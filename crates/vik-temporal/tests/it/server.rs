@@ -140,16 +140,19 @@ impl HubWithLog {
 
 /// Connects as any process of the tests does.
 pub async fn connect_to(port: u16, key: &[u8]) -> Client {
-    let key = PayloadKey::new("test", key).unwrap();
     let settings = Settings {
         address: format!("127.0.0.1:{port}"),
         namespace: "default".to_owned(),
         identity: "test".to_owned(),
         tls: None,
         api_key: None,
-        codec: Codec::encrypted(key, Vec::new()),
+        codec: codec(key),
     };
     connect(&settings, PATIENCE).await.unwrap()
+}
+
+pub fn codec(key: &[u8]) -> Codec {
+    Codec::encrypted(PayloadKey::new("test", key).unwrap(), Vec::new())
 }
 
 pub fn queue() -> Queue {
