@@ -471,3 +471,44 @@ pub fn note(note: &RunEvent) -> String {
         RunEvent::Unparked { stage, .. } => format!("`{stage}` is unparked"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hold_for_a_worker_names_the_missing_part() {
+        let labels = |labels: &[&str]| NoWorker::MissingLabels {
+            labels: labels.iter().map(|label| label.parse().unwrap()).collect(),
+        };
+        let full = NoWorker::WorkspaceFull {
+            worker: "host-1".parse().unwrap(),
+        };
+        let with_labels = Some("a worker with these labels".to_owned());
+        for (reason, text, freed_by) in [
+            (NoWorker::NoneReady, "no worker is ready", None),
+            (
+                labels(&["gpu"]),
+                "no ready worker has the label `gpu`",
+                with_labels.clone(),
+            ),
+            (
+                labels(&["linux", "gpu"]),
+                "no ready worker has all of the labels `gpu`, `linux`",
+                with_labels,
+            ),
+            (NoWorker::AllFull, "all workers that fit are full", None),
+            (
+                full,
+                "the worker `host-1`, which has the workspace, is full",
+                None,
+            ),
+        ] {
+            let view = hold(&Hold::NoWorker { reason });
+            assert_eq!(
+                (&*view.reason, &*view.detail, view.freed_by),
+                ("no_worker", text, freed_by)
+            );
+        }
+    }
+}

@@ -205,7 +205,7 @@ fn worker_with_another_version_or_workflow_gets_nothing() {
     };
     world.announce(std::slice::from_ref(&other)).pull(&[later(0)]);
     assert_eq!(world.no_worker(0), NoWorker::NoneReady);
-    world.announce(&[other.clone()]).announce(&[other]);
+    world.announce(&[other]);
     assert_eq!(world.decisions_of(&DecisionKind::WorkerMismatched), 1);
     world.announce(&[worker("a", 1, &[])]);
     assert_eq!(world.places(), ["0 on a"]);
