@@ -5,22 +5,25 @@ use super::damage::content;
 use super::shared_log::{log, open, sample_copy};
 use super::*;
 
-fn other_log() -> LogId {
-    "another.log_2".parse().unwrap()
-}
-
-/// Returns the position of the copy in a folder and its issues, which open it or fail to do so.
+/// Opens the copy in a folder, and returns its position and the number of its issues in use.
 fn position(folder: &Path) -> Result<(u64, usize), LedgerError> {
     let (_, stored, position) = LedgerCopy::open(folder, &log())?;
     Ok((position, stored.machines.len()))
 }
 
-fn open_service(folder: &Path) -> Result<(), LedgerError> {
+/// Opens the ledger in a folder as one of some kind.
+type Open = fn(&Path) -> Result<(), LedgerError>;
+
+fn open_own(folder: &Path) -> Result<(), LedgerError> {
     Ledger::open(folder).map(drop)
 }
 
-fn open_copy_of(folder: &Path, log: &LogId) -> Result<(), LedgerError> {
-    LedgerCopy::open(folder, log).map(drop)
+fn open_copy(folder: &Path) -> Result<(), LedgerError> {
+    LedgerCopy::open(folder, &log()).map(drop)
+}
+
+fn open_other_copy(folder: &Path) -> Result<(), LedgerError> {
+    LedgerCopy::open(folder, &"another.log_2".parse().unwrap()).map(drop)
 }
 
 #[test]
@@ -47,16 +50,14 @@ fn ledger_of_another_kind_is_refused_unchanged() {
     sample(own.path());
     let copied = TempDir::new().unwrap();
     sample_copy(copied.path());
-    let error = open_copy_of(own.path(), &log()).unwrap_err();
-    assert!(matches!(error, LedgerError::OwnDecisions { .. }), "{error:?}");
-    let cases: [(&TempDir, &dyn Fn(&Path) -> Result<(), LedgerError>, &str); 3] = [
-        (&own, &|folder| open_copy_of(folder, &log()), "no shared log"),
-        (&copied, &open_service, "01993c00-0000-7000-8000-000000000001"),
+    let cases: [(&TempDir, Open, &str); 3] = [
+        (&own, open_copy, "decisions that are in no shared log"),
         (
             &copied,
-            &|folder| open_copy_of(folder, &other_log()),
-            "another.log_2",
+            open_own,
+            "is a copy of the shared log 01993c00-0000-7000-8000-000000000001",
         ),
+        (&copied, open_other_copy, "not of another.log_2"),
     ];
     for (folder, open, message) in cases {
         // The log of SQLite has changes that are not in the database, as after a crash.
@@ -89,7 +90,7 @@ fn empty_ledger_becomes_a_copy() {
     let (folder, ledger) = empty();
     ledger.close().unwrap();
     assert_eq!(position(folder.path()).unwrap(), (0, 0));
-    let error = open_service(folder.path()).unwrap_err();
+    let error = open_own(folder.path()).unwrap_err();
     assert!(matches!(error, LedgerError::Shared { .. }), "{error:?}");
 }
 
@@ -178,7 +179,7 @@ fn copy_without_a_position_is_damaged() {
         drop(db);
         for error in [
             position(folder.path()).unwrap_err(),
-            open_service(folder.path()).unwrap_err(),
+            open_own(folder.path()).unwrap_err(),
         ] {
             assert!(error.is_damage(), "{error:?}");
         }
@@ -215,7 +216,7 @@ fn repaired_copy_starts_over() {
                 assert_eq!((found, repaired.issues, repaired.attempts), (&log(), 0, 0));
                 assert!(matches!(check(broken.path()), Health::Good { .. }));
                 assert_eq!(opened.unwrap(), (0, 0));
-                let error = open_service(broken.path()).unwrap_err();
+                let error = open_own(broken.path()).unwrap_err();
                 assert!(matches!(error, LedgerError::Shared { .. }), "{error:?}");
                 empty_copies += 1;
             }
@@ -310,7 +311,7 @@ fn copy_of_a_newer_version_is_refused_unchanged() {
     let sessions = TempDir::new().unwrap();
     let refusals = [
         position(folder.path()).unwrap_err(),
-        open_service(folder.path()).unwrap_err(),
+        open_own(folder.path()).unwrap_err(),
         Reader::open(folder.path()).unwrap_err(),
         repair(folder.path(), sessions.path()).unwrap_err(),
     ];
