@@ -225,7 +225,7 @@ fn broken_disk_of_a_worker_is_not_that_of_the_hub() {
 }
 
 #[test]
-fn command_snapshot_holds_only_what_nobody_has_read() {
+fn command_snapshot_holds_only_what_is_unread() {
     let (handle, mut link) = AttemptHandle::remote();
     let (mut worker, attempt) = worker();
     let text = "x".repeat(MAX_BYTES);
