@@ -6,6 +6,7 @@ use temporalio_client::errors::WorkflowStartError;
 use temporalio_client::{Client, WorkflowIdConflictPolicy, WorkflowStartOptions};
 use temporalio_sdk::WorkerOptions;
 use temporalio_sdk::error::WorkflowRegistrationError;
+use temporalio_sdk::runtime::worker_tuner::{FixedSizeSlotSupplier, TunerHolder, WorkerTuner};
 use temporalio_sdk::workflow_replayer::{WorkflowReplayError, WorkflowReplayer, WorkflowReplayerOptions};
 use tokio::sync::watch;
 
@@ -22,6 +23,9 @@ use crate::workers::WorkersWorkflow;
 /// How long a step of a workflow waits for the hub that made the last one. After that, any hub may
 /// make it.
 const STICKY_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How many steps of workflows a hub makes at the same time.
+const MAX_TASKS: usize = 100;
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -57,6 +61,7 @@ impl Hub {
             .sticky_queue_schedule_to_start_timeout(STICKY_TIMEOUT)
             // When the hub stops, the activity that leads ends at once.
             .graceful_shutdown_period(Duration::ZERO)
+            .tuner(tuner())
             .register_activities(LeadActivities::new(standing))
             .register_workflow::<IndexWorkflow>()?
             .register_workflow::<SegmentWorkflow>()?
@@ -89,6 +94,19 @@ impl Hub {
     pub async fn stop(self) -> Result<(), PollerError> {
         self.poller.stop().await
     }
+}
+
+/// Returns the numbers of tasks that a hub has at the same time. With one place for activities, a hub
+/// that leads does not ask for another one. If it is frozen, the server would give it the lead again.
+fn tuner() -> WorkerTuner {
+    let tasks = FixedSizeSlotSupplier::new(MAX_TASKS);
+    TunerHolder::builder()
+        .workflow_task_slot_supplier(tasks)
+        .activity_task_slot_supplier(FixedSizeSlotSupplier::new(1))
+        .local_activity_task_slot_supplier(tasks)
+        .nexus_task_slot_supplier(tasks)
+        .build()
+        .into()
 }
 
 /// Returns a replayer of all workflows. It finds out whether this version can continue a history that

@@ -61,6 +61,14 @@ impl Server {
         described.unwrap().history_length()
     }
 
+    /// Returns how often the server has given the lead to a hub.
+    pub async fn attempt_of_lead(&self) -> i32 {
+        let client = self.client().await;
+        let handle = client.get_workflow_handle::<UntypedWorkflow>(queue().hub());
+        let described = handle.describe(WorkflowDescribeOptions::default()).await;
+        described.unwrap().into_raw().pending_activities[0].attempt
+    }
+
     /// Waits until the history of a workflow has so many events.
     pub async fn wait_for_event(&self, client: &Client, workflow_id: &str, number: usize) {
         while self.history_length(client, workflow_id).await < number {
