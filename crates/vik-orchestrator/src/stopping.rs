@@ -98,7 +98,7 @@ impl Orchestrator {
             }
             CommitFailure::Superseded => {
                 tracing::warn!(running, "stopping: another hub leads now");
-                // It may have reported to these attempts already, and what they report is for it.
+                // To stop the attempts would be a decision, and their updates are for the other hub.
                 (true, now)
             }
         };
