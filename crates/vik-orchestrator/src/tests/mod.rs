@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use vik_api::{Action, StageState};
 use vik_base::report::Exit;
+use vik_core::changes::Changes;
 use vik_core::ids::IssueId;
 use vik_core::scheduler::{Command, CommandResult, Expired, TakeOver};
 
@@ -215,7 +216,7 @@ fn superseded_loop_starts_nothing_and_ends_without_a_failed_ledger() {
 }
 
 #[test]
-fn superseded_loop_leaves_its_attempts_to_the_other_hub_and_ends_at_once() {
+fn superseded_loop_leaves_its_attempts_to_the_other_hub() {
     let builder = SceneBuilder {
         fails: |changes| changes.paused.map(|_| CommitFailure::Superseded),
         // Such agents are stopped if the ledger fails.
@@ -228,6 +229,27 @@ fn superseded_loop_leaves_its_attempts_to_the_other_hub_and_ends_at_once() {
     assert!(refused.message.ends_with("another hub leads now"), "{refused:?}");
     assert!(scene.summary.is_some());
     assert_eq!(scene.world().log, ["start a 1", "detach a"]);
+}
+
+#[test]
+fn failed_ledger_waits_for_attempts_and_a_superseded_loop_does_not() {
+    let fails: [fn(&Changes) -> Option<CommitFailure>; 2] = [
+        |changes| changes.paused.map(|_| stopped()),
+        |changes| changes.paused.map(|_| CommitFailure::Superseded),
+    ];
+    for (fails, waits) in fails.into_iter().zip([true, false]) {
+        let builder = SceneBuilder {
+            fails,
+            ..SceneBuilder::default()
+        };
+        let mut scene = builder.start(&[("a", None)], &[Script::Runs]);
+        scene.pass(10 * SECOND);
+        scene.world().ignores_commands = true;
+        scene.act(Action::Command(Command::Pause(None))).unwrap_err();
+        assert_eq!(scene.summary.is_none(), waits);
+        scene.pass(HOUR);
+        assert!(scene.summary.is_some(), "it does not wait for ever");
+    }
 }
 
 #[test]

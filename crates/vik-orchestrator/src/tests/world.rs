@@ -81,6 +81,8 @@ pub struct World {
     pub removals: Vec<(Duration, Expired)>,
     /// How long agents live without a daemon.
     pub orphan_grace: Duration,
+    /// Whether attempts neither stop nor detach when they are asked to.
+    pub ignores_commands: bool,
 }
 
 impl World {
@@ -171,6 +173,9 @@ impl World {
 
     /// Lets the attempts follow their commands.
     pub fn obey(&mut self) {
+        if self.ignores_commands {
+            return;
+        }
         let finish = |link: &AttemptLink| match link.commands.stop_cause() {
             Some(_) => Some(ended(Outcome::Cancelled)),
             None => link.commands.detached().now_or_never().map(|()| Finish::Detached),
