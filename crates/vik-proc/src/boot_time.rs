@@ -41,6 +41,16 @@ impl BootTime {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
+    /// Returns the time until this instant, or zero if it has passed.
+    pub fn remaining(self) -> Duration {
+        self.saturating_duration_since(Self::now())
+    }
+
+    /// Returns whether this instant is now or in the past.
+    pub fn has_passed(self) -> bool {
+        self <= Self::now()
+    }
+
     /// Creates an instant from the nanoseconds that [`as_nanos`](Self::as_nanos) returned.
     pub(crate) fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
@@ -67,6 +77,15 @@ mod tests {
         let second = BootTime::from_nanos(7).saturating_add(Duration::from_secs(1));
         assert_eq!(serde_json::to_string(&second).unwrap(), "1000000007");
         assert_eq!(serde_json::from_str::<BootTime>("1000000007").unwrap(), second);
+    }
+
+    #[test]
+    fn boot_time_has_a_remaining_time_until_it_has_passed() {
+        let now = BootTime::now();
+        let in_a_minute = now.saturating_add(Duration::from_secs(60));
+        assert!(now.has_passed() && !in_a_minute.has_passed());
+        assert_eq!(now.remaining(), Duration::ZERO);
+        assert!(in_a_minute.remaining() > Duration::from_secs(30));
     }
 
     #[test]

@@ -15,8 +15,8 @@ use temporalio_sdk::{
 };
 use tokio::sync::watch;
 
-use crate::clock::BootTime;
-use crate::lease::{Beat, Heart};
+use crate::lease::{HeartbeatResult, Heartbeats};
+use vik_proc::BootTime;
 
 /// A hub that sends no heartbeat for this time leads no longer.
 pub const LEAD_TIMEOUT: Duration = Duration::from_secs(3);
@@ -133,15 +133,15 @@ impl LeadActivities {
     /// the next hub.
     #[activity(name = "vik_lead")]
     pub async fn lead(self: Arc<Self>, ctx: ActivityContext, _input: ()) -> Result<(), ActivityError> {
-        let heart = Heart::new(ctx.clone());
-        let mut until = match heart.beat("").await {
-            Beat::Confirmed { until, .. } => until,
-            Beat::NotHeld | Beat::Unanswered => return Err(leads_no_longer()),
+        let heartbeats = Heartbeats::new(ctx.clone());
+        let mut until = match heartbeats.send("").await {
+            HeartbeatResult::Confirmed { until, .. } => until,
+            HeartbeatResult::NotHeld | HeartbeatResult::Unanswered => return Err(leads_no_longer()),
         };
         let standing = StandingGuard(&self.standing);
         loop {
             standing.0.send_replace(Standing::Leading { until });
-            let pause = heart.interval().min(until.remaining());
+            let pause = heartbeats.interval().min(until.remaining());
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 // The hub stops, or the server has given the activity away.
@@ -150,10 +150,10 @@ impl LeadActivities {
             if until.has_passed() {
                 break;
             }
-            match tokio::time::timeout(until.remaining(), heart.beat("")).await {
-                Ok(Beat::Confirmed { until: renewed, .. }) => until = renewed,
-                Ok(Beat::Unanswered) => {}
-                Ok(Beat::NotHeld) | Err(_) => break,
+            match tokio::time::timeout(until.remaining(), heartbeats.send("")).await {
+                Ok(HeartbeatResult::Confirmed { until: renewed, .. }) => until = renewed,
+                Ok(HeartbeatResult::Unanswered) => {}
+                Ok(HeartbeatResult::NotHeld) | Err(_) => break,
             }
         }
         Err(leads_no_longer())
@@ -182,7 +182,7 @@ mod tests {
         let (sender, receiver) = watch::channel(Standing::Following);
         let mut leadership = Leadership::new(receiver);
         assert_eq!(leadership.standing(), Standing::Following);
-        let until = BootTime::now() + Duration::from_secs(60);
+        let until = BootTime::now().saturating_add(Duration::from_secs(60));
         sender.send_replace(Standing::Leading { until });
         leadership.acquired().await;
         assert!(leadership.standing().is_leading());

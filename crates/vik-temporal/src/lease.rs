@@ -12,11 +12,11 @@ use temporalio_client::{ActivityHeartbeatResponse, ActivityIdentifier, AsyncActi
 use temporalio_common::protos::TaskToken;
 use temporalio_sdk::activities::ActivityContext;
 
-use crate::clock::BootTime;
 use crate::rpc::once;
+use vik_proc::BootTime;
 
 /// Sends the heartbeats of one activity.
-pub(crate) struct Heart {
+pub(crate) struct Heartbeats {
     context: ActivityContext,
     handle: AsyncActivityHandle<Client>,
     timeout: Duration,
@@ -24,7 +24,7 @@ pub(crate) struct Heart {
 
 /// The result of a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Beat {
+pub(crate) enum HeartbeatResult {
     /// The activity may continue until this time.
     Confirmed { until: BootTime, cancel_requested: bool },
     /// The activity has ended for the server, or another process has it.
@@ -33,8 +33,8 @@ pub(crate) enum Beat {
     Unanswered,
 }
 
-impl Heart {
-    /// Returns the heart of an activity that has a heartbeat timeout.
+impl Heartbeats {
+    /// Returns the heartbeats of an activity that has a heartbeat timeout.
     pub fn new(context: ActivityContext) -> Self {
         let timeout = context.info().heartbeat_timeout.unwrap_or(MIN_TIMEOUT);
         let token = TaskToken::from(context.info().task_token.clone());
@@ -54,28 +54,28 @@ impl Heart {
     }
 
     /// Sends a heartbeat with details that others can read.
-    pub async fn beat(&self, details: &str) -> Beat {
+    pub async fn send(&self, details: &str) -> HeartbeatResult {
         let sent = BootTime::now();
-        let mut answer = self.send(details).await;
+        let mut answer = self.request(details).await;
         if let Err(AsyncActivityError::PayloadConversion(error)) = &answer {
             // The lease does not depend on what the details are.
             tracing::warn!(%error, "the details of a heartbeat are left out");
-            answer = self.send("").await;
+            answer = self.request("").await;
         }
         match answer {
-            Ok(response) => Beat::Confirmed {
+            Ok(response) => HeartbeatResult::Confirmed {
                 until: lease_end(sent, self.timeout),
                 cancel_requested: response.cancel_requested,
             },
-            Err(AsyncActivityError::NotFound(_)) => Beat::NotHeld,
+            Err(AsyncActivityError::NotFound(_)) => HeartbeatResult::NotHeld,
             Err(error) => {
                 tracing::debug!(%error, "a heartbeat has no answer");
-                Beat::Unanswered
+                HeartbeatResult::Unanswered
             }
         }
     }
 
-    async fn send(&self, details: &str) -> Result<ActivityHeartbeatResponse, AsyncActivityError> {
+    async fn request(&self, details: &str) -> Result<ActivityHeartbeatResponse, AsyncActivityError> {
         let details = details.to_owned();
         let options = once(self.timeout / 2);
         let response = self.handle.heartbeat(Some(details.clone()), options).await?;
@@ -94,7 +94,7 @@ fn interval(timeout: Duration) -> Duration {
 
 /// Returns when the lease ends that a heartbeat renews.
 fn lease_end(sent: BootTime, timeout: Duration) -> BootTime {
-    sent + timeout * 3 / 4
+    sent.saturating_add(timeout * 3 / 4)
 }
 
 #[cfg(test)]
@@ -105,7 +105,10 @@ mod tests {
     fn lease_ends_before_the_server_gives_the_activity_away() {
         let sent = BootTime::now();
         let timeout = Duration::from_secs(30);
-        assert_eq!(lease_end(sent, timeout), sent + Duration::from_millis(22_500));
+        assert_eq!(
+            lease_end(sent, timeout),
+            sent.saturating_add(Duration::from_millis(22_500))
+        );
         // Two heartbeats may fail before the lease ends.
         assert!(interval(timeout) * 3 <= Duration::from_millis(22_500));
     }

@@ -6,7 +6,6 @@
 #![forbid(unsafe_code)]
 
 pub mod attempt;
-pub mod clock;
 pub mod codec;
 pub mod connect;
 pub mod hub;

@@ -44,7 +44,7 @@ impl Lease {
     }
 
     fn has_ended(&self) -> bool {
-        BootTime::now() >= self.end
+        self.end.has_passed()
     }
 
     /// Returns a descriptor that is readable from the end on.

@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use super::outcome::AttemptEnd;
 use super::registry::{AttemptContext, LeaseState, Registry};
 use super::worker::AttemptRunner;
-use crate::lease::{Beat, Heart};
+use crate::lease::{HeartbeatResult, Heartbeats};
 
 /// Updates go to the hub after this time, even if no heartbeat is due.
 const UPDATE_PAUSE: Duration = Duration::from_secs(1);
@@ -58,12 +58,12 @@ impl AttemptActivities {
         ctx: ActivityContext,
         input: String,
     ) -> Result<AttemptEnd, ActivityError> {
-        let heart = Heart::new(ctx.clone());
+        let heartbeats = Heartbeats::new(ctx.clone());
         // Nothing starts without a lease: the server may have given up on this worker.
-        let Beat::Confirmed {
+        let HeartbeatResult::Confirmed {
             until,
             cancel_requested,
-        } = heart.beat("").await
+        } = heartbeats.send("").await
         else {
             return Ok(AttemptEnd::LeasePassed);
         };
@@ -84,7 +84,7 @@ impl AttemptActivities {
             updates,
         };
         let running = self.runtime.spawn(self.runner.run(context));
-        let end = keep_alive(&heart, running, &lease_sender, latest).await?;
+        let end = keep_alive(&heartbeats, running, &lease_sender, latest).await?;
         check_size(&ctx, &end).await?;
         Ok(end)
     }
@@ -109,7 +109,7 @@ impl AttemptActivities {
 
 /// Renews the lease until the attempt has ended. Once the lease is lost, it stays lost.
 async fn keep_alive(
-    heart: &Heart,
+    heartbeats: &Heartbeats,
     mut running: JoinHandle<AttemptEnd>,
     lease: &watch::Sender<LeaseState>,
     mut updates: watch::Receiver<String>,
@@ -120,7 +120,7 @@ async fn keep_alive(
             if is_lost {
                 pending::<()>().await;
             }
-            let pause = heart.interval().min(until.remaining());
+            let pause = heartbeats.interval().min(until.remaining());
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 () = next_update(&mut updates) => {}
@@ -134,22 +134,22 @@ async fn keep_alive(
             None
         } else {
             let details = updates.borrow_and_update().clone();
-            let beat = tokio::time::timeout(until.remaining(), heart.beat(&details));
+            let sent = tokio::time::timeout(until.remaining(), heartbeats.send(&details));
             tokio::select! {
                 end = &mut running => return ended(end),
-                beat = beat => beat.ok(),
+                result = sent => result.ok(),
             }
         };
         lease.send_modify(|state| match renewed {
-            Some(Beat::Confirmed {
+            Some(HeartbeatResult::Confirmed {
                 until,
                 cancel_requested,
             }) => {
                 state.until = until;
                 state.cancel_requested |= cancel_requested;
             }
-            Some(Beat::Unanswered) => {}
-            Some(Beat::NotHeld) | None => state.is_lost = true,
+            Some(HeartbeatResult::Unanswered) => {}
+            Some(HeartbeatResult::NotHeld) | None => state.is_lost = true,
         });
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{mpsc, watch};
 
-use crate::clock::BootTime;
+use vik_proc::BootTime;
 
 /// What an attempt on a worker has of its hub.
 #[derive(Debug)]

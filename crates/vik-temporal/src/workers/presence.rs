@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::table::{Announcement, Table};
-use crate::clock::BootTime;
+use vik_proc::BootTime;
 
 /// A worker that the table has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl Presence {
             self.seen.insert(name.clone(), seen);
             workers.push(Worker {
                 announcement: row.announcement.clone(),
-                is_present: at.is_some_and(|at| now < at + self.timeout),
+                is_present: at.is_some_and(|at| now < at.saturating_add(self.timeout)),
             });
         }
         workers
@@ -90,12 +90,18 @@ mod tests {
         let mut presence = Presence::new(TIMEOUT);
         let start = BootTime::now();
         assert_eq!(present(&mut presence, &table, start), [true]);
-        let before = start + (TIMEOUT - Duration::from_secs(1));
+        let before = start.saturating_add(TIMEOUT - Duration::from_secs(1));
         assert_eq!(present(&mut presence, &table, before), [true]);
-        assert_eq!(present(&mut presence, &table, start + TIMEOUT), [false]);
+        assert_eq!(
+            present(&mut presence, &table, start.saturating_add(TIMEOUT)),
+            [false]
+        );
         // The clock of the server may be anywhere.
         announce(&mut table, "a", 5);
-        assert_eq!(present(&mut presence, &table, start + TIMEOUT), [true]);
+        assert_eq!(
+            present(&mut presence, &table, start.saturating_add(TIMEOUT)),
+            [true]
+        );
     }
 
     #[test]

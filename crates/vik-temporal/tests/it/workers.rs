@@ -1,4 +1,4 @@
-use vik_temporal::clock::BootTime;
+use vik_proc::BootTime;
 use vik_temporal::log::Limits;
 use vik_temporal::workers::{ANNOUNCE_INTERVAL, Announcement, Presence, Table, Workers};
 
