@@ -173,6 +173,15 @@ fn server_that_does_not_start_ends_the_run() {
     );
     assert_eq!(ran.of("error")[0]["fatal"], true);
 
+    // The process is gone before its message arrives.
+    let script = "(sleep 0.05; echo 'the port is in use' >&2) & exit 4";
+    let ran = Bench::with(json!({"command": "sh", "args": ["-c", script]}), &[]).allowed();
+    let message = ran.end()["message"].as_str().unwrap();
+    assert!(
+        message.contains("it ended with exit code 4; its last message: \"the port is in use\""),
+        "{message}"
+    );
+
     let optional = json!({"command": mcp_server(), "args": ["refuse"], "required": false});
     let ran = Bench::with(optional, &[("echo", json!({}))]).allowed();
     assert_eq!(ran.warnings().len(), 1);

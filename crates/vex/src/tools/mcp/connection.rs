@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::unix::pipe;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::client::{Client, Notices, OpenError, ToolList};
@@ -24,6 +25,8 @@ pub(super) struct Connection {
 struct Trace {
     process: ServerProcess,
     errors: ErrorTail,
+    /// Reads the process's stderr into `errors` until all writers have closed it.
+    error_reader: JoinHandle<()>,
     too_long: TooLong,
     notices: Arc<Notices>,
 }
@@ -90,11 +93,12 @@ pub(super) async fn connect(
     let (stdin, stdout, stderr) = open().map_err(|error| error.to_string())?;
     let (lines, too_long) = BoundedLines::new(stdout);
     let errors = ErrorTail::default();
-    tokio::spawn(errors.clone().fill(stderr));
+    let error_reader = tokio::spawn(errors.clone().fill(stderr));
     let notices = Arc::new(Notices::default());
     let mut trace = Trace {
         process,
         errors,
+        error_reader,
         too_long,
         notices: Arc::clone(&notices),
     };
@@ -125,10 +129,18 @@ pub(super) async fn connect(
 }
 
 impl Trace {
-    /// Returns whether the process ended, or a fault of it ended the connection. A process closed its output gets a moment to end.
+    /// Returns whether the process ended, or a fault of it ended the connection. A process that
+    /// closed its output gets a moment to end, and its last message one to arrive.
     async fn is_over(&mut self) -> bool {
         for _ in 0..20 {
-            if self.fault().is_some() || self.process.exit_code().is_some() {
+            if self.fault().is_some() {
+                return true;
+            }
+            if self.process.exit_code().is_some() {
+                if !self.error_reader.is_finished() {
+                    // A child of the process may keep its stderr open.
+                    let _ = timeout(Duration::from_millis(200), &mut self.error_reader).await;
+                }
                 return true;
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
