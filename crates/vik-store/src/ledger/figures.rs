@@ -1,8 +1,7 @@
 //! Queries for sums over many attempts. Their rows are visited one by one, so that memory does not
 //! hold all of them.
 
-use std::collections::HashMap;
-
+use indexmap::IndexMap;
 use jiff::Timestamp;
 use rusqlite::{Row, params};
 use vik_core::ids::{IssueId, RunId};
@@ -65,7 +64,8 @@ impl Reader {
         let fail = |error| self.error(error);
         // All queries see the same state, and none of them locks the database again.
         let transaction = self.db.unchecked_transaction().map_err(fail)?;
-        let mut issues = HashMap::new();
+        // In the order of their first attempts, which is about that of their runs.
+        let mut issues = IndexMap::new();
         self.each(
             &format!(
                 "SELECT run, issue, stage, agent, started_at, ended_at, outcome, failure_class,
@@ -95,7 +95,7 @@ impl Reader {
     /// Reads the ends of the issues from all their runs.
     fn read_ends(
         &self,
-        issues: &mut HashMap<IssueId, IssueEnd>,
+        issues: &mut IndexMap<IssueId, IssueEnd>,
         until: Timestamp,
     ) -> Result<(), LedgerError> {
         let last: Vec<Option<i64>> = self.list("SELECT max(rowid) FROM runs", [], |row| row.get(0))?;
