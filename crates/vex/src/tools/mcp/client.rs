@@ -2,7 +2,7 @@
 
 mod discovery;
 mod mending;
-mod requests;
+mod messages;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use rmcp::model::{
     ProtocolVersion, ResourceContents, SubscriptionFilter, Tool,
 };
 use rmcp::service::{ClientCacheConfig, ClientInitializeError, ClientServiceExt, ServiceError};
-use rmcp::service::{ClientLifecycleMode, NotificationContext, RequestContext, RunningService};
+use rmcp::service::{ClientLifecycleMode, RequestContext, RunningService};
 use rmcp::transport::IntoTransport;
 use rmcp::transport::streamable_http_client::{
     StreamableHttpClientTransport, StreamableHttpClientTransportConfig, StreamableHttpError,
@@ -30,7 +30,7 @@ use tokio::time::timeout;
 
 use self::discovery::CheckedDiscovery;
 use self::mending::MendedResults;
-use self::requests::BoundedRequests;
+use self::messages::CheckedMessages;
 use super::pipes::quoted;
 use super::schema::MAX_SCHEMA;
 use crate::net::plain_client;
@@ -143,10 +143,6 @@ impl ClientHandler for Handler {
         )
     }
 
-    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
-        self.0.tools_changed.store(true, Ordering::Relaxed);
-    }
-
     async fn create_elicitation(
         &self,
         _: ElicitRequestParams,
@@ -247,7 +243,7 @@ impl Client {
             preferred_versions: vec![ProtocolVersion::V_2026_07_28],
             legacy_version: Some(ProtocolVersion::V_2025_11_25),
         };
-        let transport = BoundedRequests::new(transport.into_transport(), Arc::clone(&notices));
+        let transport = CheckedMessages::new(transport.into_transport(), Arc::clone(&notices));
         let transport = CheckedDiscovery::new(MendedResults(transport));
         let service = Handler(Arc::clone(&notices))
             .serve_with_lifecycle(transport, mode)
@@ -273,13 +269,13 @@ impl Client {
         };
         let description = one_line(&redact(&description), MAX_NAME);
         let client = Self { service, description };
-        client.watch_tools(notices).await;
+        client.subscribe_to_tools().await;
         Ok(client)
     }
 
     /// Asks for the notification of changed tools, which servers without `initialize` send only
     /// then.
-    async fn watch_tools(&self, notices: Arc<Notices>) {
+    async fn subscribe_to_tools(&self) {
         let info = self.service.peer_info();
         let wanted = info.is_some_and(|info| {
             let tools = info.capabilities.tools.as_ref();
@@ -293,11 +289,8 @@ impl Client {
         // A server that refuses it cannot change its tools unnoticed: a restart lists them again.
         let listening = timeout(LISTEN_TIMEOUT, self.service.listen(filter)).await;
         if let Ok(Ok(mut subscription)) = listening {
-            tokio::spawn(async move {
-                while let Ok(Some(_)) = subscription.next().await {
-                    notices.tools_changed.store(true, Ordering::Relaxed);
-                }
-            });
+            // Each one was noted when it was received. Dropping the subscription would end it.
+            tokio::spawn(async move { while let Ok(Some(_)) = subscription.next().await {} });
         }
     }
 

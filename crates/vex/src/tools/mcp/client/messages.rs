@@ -1,11 +1,11 @@
-//! Bounds what requests of a server keep in memory.
+//! Checks the messages of a server in their order. `rmcp` handles each in a task of its own.
 
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rmcp::RoleClient;
-use rmcp::model::{JsonRpcMessage, RequestId};
+use rmcp::model::{JsonRpcMessage, JsonRpcNotification, RequestId, ServerNotification};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 
@@ -16,15 +16,16 @@ const MAX_UNREAD: usize = 64;
 /// The maximum length of the id of a request, in bytes: the answer repeats it.
 const MAX_ID: usize = 256;
 
-/// A transport that ends with too many or too large requests of the server. `rmcp` answers each in
-/// a task of its own, which ends only when the server has read the answer.
-pub(super) struct BoundedRequests<T> {
+/// A transport that ends with too many or too large requests of the server: the task that answers
+/// one ends only when the server has read the answer. It notes a change of the tools before the
+/// messages that follow are received, so that no call is made with an old definition.
+pub(super) struct CheckedMessages<T> {
     transport: T,
     unread: Arc<AtomicUsize>,
     notices: Arc<Notices>,
 }
 
-impl<T> BoundedRequests<T> {
+impl<T> CheckedMessages<T> {
     pub(super) fn new(transport: T, notices: Arc<Notices>) -> Self {
         Self {
             transport,
@@ -35,8 +36,16 @@ impl<T> BoundedRequests<T> {
 
     /// Checks a message of the server. The error is the reason to close the connection.
     fn check(&self, message: &RxJsonRpcMessage<RoleClient>) -> Result<(), &'static str> {
-        let JsonRpcMessage::Request(request) = message else {
-            return Ok(());
+        let request = match message {
+            JsonRpcMessage::Request(request) => request,
+            JsonRpcMessage::Notification(JsonRpcNotification {
+                notification: ServerNotification::ToolListChangedNotification(_),
+                ..
+            }) => {
+                self.notices.tools_changed.store(true, Ordering::Relaxed);
+                return Ok(());
+            }
+            _ => return Ok(()),
         };
         if matches!(&request.id, RequestId::String(id) if id.len() > MAX_ID) {
             return Err("it sent a request with an id longer than 256 bytes");
@@ -48,7 +57,7 @@ impl<T> BoundedRequests<T> {
     }
 }
 
-impl<T: Transport<RoleClient>> Transport<RoleClient> for BoundedRequests<T> {
+impl<T: Transport<RoleClient>> Transport<RoleClient> for CheckedMessages<T> {
     type Error = T::Error;
 
     fn send(
