@@ -173,8 +173,9 @@ fn server_that_does_not_start_ends_the_run() {
     );
     assert_eq!(ran.of("error")[0]["fatal"], true);
 
-    // The process is gone before its message arrives.
-    let script = "(sleep 0.05; echo 'the port is in use' >&2) & exit 4";
+    // Its message arrives only after the end of the process was noticed.
+    let script =
+        "(exec <&- >&-; while kill -0 $$ 2>/dev/null; do :; done; echo 'the port is in use' >&2) & exit 4";
     let ran = Bench::with(json!({"command": "sh", "args": ["-c", script]}), &[]).allowed();
     let message = ran.end()["message"].as_str().unwrap();
     assert!(
