@@ -408,7 +408,8 @@ fn machine(row: &Row<'_>, path: &Path) -> Result<IssueMachine, LedgerError> {
 }
 
 /// The estimated part of an attempt's charge, as tokens and money: the part that its agent did not
-/// report. See [`estimated`](vik_core::limits::estimated).
+/// report. See [`estimated`](vik_core::limits::estimated). If the charge is 0, the report is not
+/// parsed.
 pub(super) const ESTIMATED: &str = "
   CASE WHEN source = 'estimate' AND tokens > 0 AND COALESCE(report ->> '$.spend.tokens', 0) = 0 THEN tokens ELSE 0 END,
   CASE WHEN source = 'estimate' AND usd_micro > 0 AND COALESCE(report ->> '$.spend.usd', 0) = 0 THEN usd_micro ELSE 0 END";
