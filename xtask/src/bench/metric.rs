@@ -86,6 +86,9 @@ metrics! {
     EventsCpu { Median "— of it, the daemon" "s" Target::None; }
     EventsPeak { Median "— peak memory of the daemon" "MB" Target::None; }
     EventsWritten { Median "— files at the end" "MB" Target::None; }
+    Streaming {
+        Median "ten agents that each print ten parts of an answer in a second: CPU of the daemon, of a core" "%" Target::Below(3.0);
+    }
     CrowdStarted { Median "500 issues at once: until all agents run" "s" Target::Part(1.5); }
     CrowdTotalCpu { Median "— CPU of all its processes, until all are stopped" "s" Target::Part(bounds::CROWD.target); }
     CrowdCpu { Median "— of it, the daemon" "s" Target::None; }

@@ -100,6 +100,7 @@ pub fn run(args: &BenchArgs) -> TaskResult {
         Scenario::Crowd,
         Scenario::Thousand,
         Scenario::Pulls,
+        Scenario::Streaming,
         Scenario::Events,
         Scenario::Feed,
         Scenario::Idle,

@@ -7,10 +7,10 @@ use tempfile::NamedTempFile;
 
 use super::metric::{Key, Measured};
 use super::sample::{self, Sample};
-use super::scene::{Sandbox, Scene, Setting, Subject};
+use super::scene::{Runtime, Sandbox, Scene, Setting, Subject};
 use super::watched;
 use crate::interrupt::pause;
-use crate::repo::{Context as _, TaskResult};
+use crate::repo::{self, Context as _, TaskResult};
 
 /// The time for each of many sessions to start, on a busy machine.
 const EACH_WITHIN: Duration = Duration::from_millis(300);
@@ -26,6 +26,8 @@ pub enum Scenario {
     Latency,
     /// Ten sessions of 100,000 events at once
     Events,
+    /// Ten agents that each print ten parts of an answer in a second
+    Streaming,
     /// 500 issues at once
     Crowd,
     /// Nothing to do, with an empty pull and with 10,000 issues
@@ -45,6 +47,8 @@ pub const ISSUES: usize = 17;
 /// The number of concurrent sessions that print events, and of the events of each.
 const SESSIONS: usize = 10;
 const EVENTS: usize = 100_000;
+/// The parts of an answer that each of them prints in a second.
+const PARTS: u32 = 10;
 /// The number of concurrent sessions that only wait.
 const CROWD: usize = 500;
 /// How long an idle daemon is observed.
@@ -61,6 +65,7 @@ impl Scenario {
         match self {
             Self::Latency => latency(subject, helper),
             Self::Events => events(subject, helper),
+            Self::Streaming => streaming(subject, helper),
             Self::Crowd => crowd(subject, helper),
             Self::Idle => idle(subject, helper),
             Self::Pulls => pulls(subject, helper),
@@ -71,9 +76,12 @@ impl Scenario {
     }
 
     /// Returns whether the predecessor can be measured too: it has no agents that outlive a daemon,
-    /// and no feed.
+    /// no feed, and no parts of answers.
     pub fn supports_predecessor(self) -> bool {
-        !matches!(self, Self::Thousand | Self::Watched | Self::Feed)
+        !matches!(
+            self,
+            Self::Thousand | Self::Watched | Self::Feed | Self::Streaming
+        )
     }
 }
 
@@ -121,6 +129,29 @@ fn events(subject: &Subject, helper: &Path) -> TaskResult<Measured> {
         (Key::EventsPeak, vec![megabytes(used.peak_rss)]),
         (Key::EventsWritten, vec![megabytes(written)]),
     ]))
+}
+
+fn streaming(subject: &Subject, helper: &Path) -> TaskResult<Measured> {
+    let part = r#"{"type":"stream_event","event":{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"twelve chars"}},"session_id":"s","parent_tool_use_id":null}"#;
+    let lines = NamedTempFile::new().context("cannot create a file")?;
+    repo::write(lines.path(), &format!("{part}\n"))?;
+    let setting = Setting {
+        // Pulls would be most of the work.
+        idle_secs: 600,
+        concurrency: SESSIONS as u32,
+        runtime: Runtime::StreamingClaude,
+        agent: format!("pace {PARTS} {}", lines.path().display()),
+        ..Setting::holding(issues(SESSIONS, "todo"))
+    };
+    let mut scene = Scene::start(subject, helper, &setting)?;
+    scene.wait_for("agent", SESSIONS, Duration::from_secs(60))?;
+    pause(SETTLE)?;
+    let before = scene.sample()?;
+    pause(SILENCE)?;
+    let used = scene.sample()?.cpu - before.cpu;
+    scene.stop();
+    let share = used.as_secs_f64() * 100.0 / SILENCE.as_secs_f64();
+    Ok(Measured::from([(Key::Streaming, vec![share])]))
 }
 
 /// Measures 500 starts: with the default sandbox, and without one.

@@ -55,6 +55,14 @@ impl Subject {
     }
 }
 
+/// The runtime of the agents.
+#[derive(Clone, Copy, Debug)]
+pub enum Runtime {
+    Codex,
+    /// Claude Code, which also prints the parts of its answers.
+    StreamingClaude,
+}
+
 /// The parameters of a scenario.
 #[derive(Clone, Debug)]
 pub struct Setting {
@@ -62,6 +70,7 @@ pub struct Setting {
     pub pull: String,
     pub idle_secs: u32,
     pub concurrency: u32,
+    pub runtime: Runtime,
     /// The plan of the agent; see the helper.
     pub agent: String,
     /// The file `issues.json` of the scenario.
@@ -79,6 +88,7 @@ impl Setting {
             pull: "cat {scene}/issues.json".to_owned(),
             idle_secs: 5,
             concurrency: 1,
+            runtime: Runtime::Codex,
             agent: "hold {scene}/gate".to_owned(),
             issues,
             outlive: false,
@@ -106,7 +116,7 @@ impl Scene {
         for part in ["bin", "daemon", "marks", "home", "state"] {
             std::fs::create_dir(root.join(part)).context("cannot create a folder")?;
         }
-        for name in ["pull", "codex"] {
+        for name in ["pull", "codex", "claude"] {
             std::fs::copy(helper, root.join("bin").join(name))
                 .context(format!("cannot copy {}", helper.display()))?;
         }
@@ -440,6 +450,7 @@ fn workflow(setting: &Setting, sandbox: Sandbox) -> String {
         pull,
         idle_secs,
         concurrency,
+        runtime,
         outlive,
         issue_keys,
         ..
@@ -451,11 +462,15 @@ fn workflow(setting: &Setting, sandbox: Sandbox) -> String {
         Sandbox::Default => "    sandbox:\n      write: ['{scene}/marks']\n",
         Sandbox::Off => "    sandbox: off\n",
     };
+    let runtime = match runtime {
+        Runtime::Codex => "codex",
+        Runtime::StreamingClaude => "claude_code\n    stream: true",
+    };
     // Otherwise only keys that both programs know.
     let _ = write!(
         text,
         "loop:\n  max_issue_concurrency: {concurrency}{grace}\nworkspace:\n  root: home/vik\n\
-         agents:\n  stand_in:\n    runtime: codex\n    model: m\n{sandbox}\
+         agents:\n  stand_in:\n    runtime: {runtime}\n    model: m\n{sandbox}\
          issues:\n  pull:\n    command: {pull}\n    idle_sec: {idle_secs}\n\
          issue:\n{issue_keys}  stages:\n    work:\n      when:\n        state: todo\n      agent: stand_in\n      prompt: Work on it.\n      \
          hooks:\n        after_run: touch {{scene}}/marks/{{{{ issue.id }}}}.done\n"

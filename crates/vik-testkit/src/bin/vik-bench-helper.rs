@@ -1,7 +1,7 @@
 //! The pull command and the agent of `cargo xtask bench`; it records times.
 //!
-//! It is small, so that it does not distort the measurement. As `pull` and `codex` in the `bin`
-//! folder of a scenario its name decides what it does; under its own name it runs a program and
+//! It is small, so that it does not distort the measurement. As `pull`, `codex` and `claude` in the
+//! `bin` folder of a scenario its name decides what it does; under its own name it runs a program and
 //! records its resource usage. The scenario's folder has `agent` (what the agent does) and
 //! `marks/`, which gets times as nanoseconds since the Unix epoch.
 
@@ -27,9 +27,23 @@ fn main() -> io::Result<()> {
     if name == "pull" {
         pull(scene, start)
     } else {
-        agent(scene, start)
+        agent(
+            scene,
+            start,
+            if name == "claude" {
+                OPENING_CLAUDE
+            } else {
+                OPENING_CODEX
+            },
+        )
     }
 }
+
+/// The first lines of Codex and of Claude Code.
+const OPENING_CODEX: &str = "{\"type\":\"thread.started\",\"thread_id\":\"01a1ffcc-0000-7000-8000-000000000000\"}\n\
+                             {\"type\":\"turn.started\"}\n";
+const OPENING_CLAUDE: &str =
+    "{\"type\":\"system\",\"subtype\":\"init\",\"session_id\":\"s\",\"model\":\"m\",\"tools\":[]}\n";
 
 fn nanos() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -148,8 +162,9 @@ fn pull_window(scene: &Path, stdout: &mut impl Write) -> io::Result<()> {
     stdout.write_all(format!("[{}]", issues.join(",\n")).as_bytes())
 }
 
-/// Prints a session of Codex; `agent` says what is between its first and its last lines.
-fn agent(scene: &Path, start: u64) -> io::Result<()> {
+/// Prints a session of an agent with these first lines; the file `agent` says what follows, until
+/// the last lines of Codex.
+fn agent(scene: &Path, start: u64, opening: &str) -> io::Result<()> {
     let issue = std::env::current_dir()?;
     let issue = issue
         .file_name()
@@ -163,8 +178,6 @@ fn agent(scene: &Path, start: u64) -> io::Result<()> {
     io::copy(&mut io::stdin(), &mut io::sink())?;
     // Not `Stdout`, which scans every line: the output may be large.
     let mut stdout = File::from(std::os::fd::AsFd::as_fd(&io::stdout()).try_clone_to_owned()?);
-    let opening = "{\"type\":\"thread.started\",\"thread_id\":\"01a1ffcc-0000-7000-8000-000000000000\"}\n\
-                   {\"type\":\"turn.started\"}\n";
     stdout.write_all(opening.as_bytes())?;
     let plan = std::fs::read_to_string(scene.join("agent"))?;
     match plan.split_once(' ') {
