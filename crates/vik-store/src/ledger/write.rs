@@ -1,6 +1,6 @@
 //! Writes changes as rows.
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension as _, params};
 use vik_core::changes::{Changes, Decision, EndedAttempt, RunOver, StartedAttempt};
 use vik_core::machine::{IssueMachine, Phase, WaitReason};
 
@@ -69,10 +69,15 @@ pub(super) fn put_meta(db: &Connection, key: &str, value: &str) -> rusqlite::Res
 fn put_machine(db: &Connection, machine: &IssueMachine) -> rusqlite::Result<()> {
     let life = machine.life();
     let issue = machine.issue();
+    let rowid = if machine.is_idle() {
+        delete_in_use(db, machine)?
+    } else {
+        None
+    };
     db.prepare_cached(
         "INSERT INTO issues (id, title, state, present, paused, attempts, extra_attempts, tokens, usd_micro,
-           machine_version, machine, in_use)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+           machine_version, machine, in_use, rowid)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
          ON CONFLICT (id) DO UPDATE SET title = excluded.title, state = excluded.state,
            present = excluded.present, paused = excluded.paused, attempts = excluded.attempts,
            extra_attempts = excluded.extra_attempts, tokens = excluded.tokens,
@@ -92,8 +97,35 @@ fn put_machine(db: &Connection, machine: &IssueMachine) -> rusqlite::Result<()> 
         MACHINE_VERSION,
         json(machine)?,
         !machine.is_idle(),
+        rowid,
     ])?;
     Ok(())
+}
+
+/// Deletes the row of an issue that was in use, so that it is inserted again. Returns its number.
+///
+/// The machine of an issue in use is several times as large as that of an idle one. SQLite merges
+/// pages with little in them when it deletes a row, but not when an update makes it smaller: each
+/// past issue would keep a page, which every start reads to check it.
+fn delete_in_use(db: &Connection, machine: &IssueMachine) -> rusqlite::Result<Option<i64>> {
+    let life = machine.life();
+    // Attempts and runs refer to the row until it is there again.
+    db.execute_batch("PRAGMA defer_foreign_keys = ON")?;
+    // Counters that would become smaller are left to the update, which refuses them.
+    db.prepare_cached(
+        "DELETE FROM issues WHERE id = ?1 AND in_use = 1 AND attempts <= ?2 AND tokens <= ?3 AND usd_micro <= ?4
+         RETURNING rowid",
+    )?
+    .query_row(
+        params![
+            machine.issue().id.as_str(),
+            life.attempts,
+            count(life.spend.tokens),
+            count(life.spend.usd.0)
+        ],
+        |row| row.get(0),
+    )
+    .optional()
 }
 
 /// Writes the rows of an issue's runs, which follow from its machine: runs that the machine no

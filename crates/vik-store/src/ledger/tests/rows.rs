@@ -209,11 +209,13 @@ fn contradicting_changes_are_refused() {
         ..Changes::default()
     };
     let shrunk = of_machine(machine("A-1", 1, 30, &[]));
+    // The row of an issue that is no longer in use is replaced.
+    let shrunk_idle = of_machine(machine("A-1", 0, 30, &[]));
     let unknown = Changes {
         ended: vec![ended(77, 1)],
         ..Changes::default()
     };
-    for changes in [twice, shrunk, unknown] {
+    for changes in [twice, shrunk, shrunk_idle, unknown] {
         let folder = TempDir::new().unwrap();
         let before = stored_of(&sample(folder.path()));
         let (ledger, _) = Ledger::open(folder.path()).unwrap();
@@ -281,6 +283,50 @@ fn recall_has_the_commits_before_it_and_no_later_one() {
         let found = answer.wait().unwrap();
         assert_eq!(found, [machine("A-1", 2 * number, 0, &[])]);
     }
+}
+
+/// The machines of issues in use are large. Their pages are used again afterwards.
+#[test]
+fn past_issues_take_little_room() {
+    const ISSUES: u32 = 200;
+    let (folder, ledger) = empty();
+    for number in 0..u64::from(ISSUES) {
+        let id = format!("A-{number}");
+        let mut phase = parked("lost");
+        phase["parked"]["detail"] = "why ".repeat(600).into();
+        let in_use = run(number, "work", 1, &phase);
+        let mut changes = of_machine(machine(&id, 1, 10, &[in_use]));
+        changes.started.push(started(&id, "work", number, number));
+        ledger.commit(changes).wait().unwrap();
+        let mut changes = of_machine(machine(&id, 2, 10, &[]));
+        changes.ended.push(ended(number, 10));
+        ledger.commit(changes).wait().unwrap();
+    }
+    let titles = reader(&folder).titles(2).unwrap();
+    let newest: Vec<&str> = titles.iter().map(|(id, _)| id.as_str()).collect();
+    assert_eq!(
+        newest,
+        ["A-199", "A-198"],
+        "the order is that of the first commit"
+    );
+    ledger.close().unwrap();
+    let db = Connection::open(folder.path().join(DB)).unwrap();
+    let bytes: u32 = db
+        .query_row(
+            "SELECT page_size * page_count FROM pragma_page_size(), pragma_page_count()",
+            [],
+            |row| row.get(0),
+        )
+        .unwrap();
+    assert!(bytes / ISSUES < 3000, "{} bytes for each issue", bytes / ISSUES);
+    let broken: Vec<String> = db
+        .prepare("PRAGMA foreign_key_check")
+        .unwrap()
+        .query_map([], |row| row.get(0))
+        .unwrap()
+        .collect::<Result<_, _>>()
+        .unwrap();
+    assert_eq!(broken, [""; 0]);
 }
 
 #[test]
