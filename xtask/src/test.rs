@@ -9,6 +9,9 @@ use clap::Args;
 
 use crate::repo::{self, Context as _, TaskResult};
 
+/// The number of tests that cargo-nextest runs at once.
+const THREADS: &str = "NEXTEST_TEST_THREADS";
+
 /// `cargo xtask test`
 #[derive(Debug, Args)]
 pub struct TestArgs {
@@ -193,7 +196,13 @@ impl Tests<'_> {
         // Always in the folder of the workspace, whatever the target folder is.
         let report: PathBuf = repo::root().join("target/nextest/default/junit.xml");
         let _ = std::fs::remove_file(&report);
-        let ran = repo::run(&mut self.cargo(&["nextest", "run"], path));
+        let mut nextest = self.cargo(&["nextest", "run"], path);
+        // Most tests wait for other processes. The variable has no effect beside `--test-threads`.
+        if std::env::var_os(THREADS).is_none() {
+            let cores = std::thread::available_parallelism().map_or(1, usize::from);
+            nextest.env(THREADS, (2 * cores).to_string());
+        }
+        let ran = repo::run(&mut nextest);
         let skipped = skipped(&std::fs::read_to_string(&report).unwrap_or_default());
         if !skipped.is_empty() {
             println!("{} skipped for what this machine lacks:", skipped.len());
