@@ -9,7 +9,7 @@ use clap::Args;
 
 use crate::repo::{self, Context as _, TaskResult};
 
-/// The number of tests that cargo-nextest runs at once.
+/// The variable with the number of tests that cargo-nextest runs at once.
 const THREADS: &str = "NEXTEST_TEST_THREADS";
 
 /// `cargo xtask test`
