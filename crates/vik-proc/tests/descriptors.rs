@@ -29,7 +29,10 @@ async fn waiting_starts_open_no_files(supervisor: &Supervisor, spec: &ShimSpec) 
     let opened = open_files(ProcessId::current()) - before;
     assert!((8..=4 * 8).contains(&opened), "{opened}");
     for start in starts {
-        start.await.unwrap().kill();
+        let started = start.await.unwrap();
+        started.kill();
+        // Its files are closed then.
+        let _ = tokio::time::timeout(DEADLINE, started.wait()).await.unwrap();
     }
 }
 
