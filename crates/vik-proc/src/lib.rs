@@ -28,6 +28,7 @@ mod heap;
 pub mod identity;
 #[expect(clippy::disallowed_methods, reason = "reads files of the kernel")]
 mod kernel_file;
+mod lease;
 #[expect(clippy::disallowed_methods, reason = "opens files of Vik's own")]
 mod lock;
 mod os_text;
@@ -59,6 +60,7 @@ pub use census::Census;
 pub use direct::{Direct, DirectSpec, kill_descendants};
 pub use heap::lean_heap;
 pub use identity::ProcessId;
+pub use lease::{Lease, LeaseSender};
 pub use lock::FileLock;
 pub use peer::{descends_from, peek, peer_pid};
 pub use reap::{adopt_orphans, is_init, reap_orphans_forever};

@@ -87,7 +87,7 @@ pub struct ShimSpec {
     /// The end of the first lease, at most one hour from the start of the shim; `None` if the agent
     /// needs no lease. The shim kills the tree when the lease ends, and starts no agent after that.
     /// [`crate::Handle::renew`] renews it. A lease also ends the stop ladder and the
-    /// [`orphan_grace`](Self::orphan_grace).
+    /// [`orphan_grace`](Self::orphan_grace). [`crate::Supervisor::with_lease`] sets and renews it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<BootTime>,
 }

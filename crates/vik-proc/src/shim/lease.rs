@@ -21,13 +21,13 @@ const MAX_LEASE: Duration = Duration::from_secs(60 * 60);
 /// The time between two reads of the clock on a system without [`BootTimer`].
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-pub(super) struct Lease {
+pub(super) struct LeaseTimer {
     end: BootTime,
     /// `None` if the system has no such timer.
     timer: Option<BootTimer>,
 }
 
-impl Lease {
+impl LeaseTimer {
     pub(super) fn new(end: BootTime) -> Self {
         let mut lease = Self {
             end,
@@ -73,11 +73,13 @@ impl Shim {
         true
     }
 
-    /// Renews the lease, if there is one that has not ended.
+    /// Renews the lease, if there is one that has not ended. An end in the past ends it, before the
+    /// next command is read.
     pub(super) fn renew_lease(&mut self, end: BootTime) {
         self.end_lease();
         if let Some(lease) = &mut self.lease {
             lease.renew(end);
+            self.end_lease();
         }
     }
 }
@@ -88,7 +90,7 @@ mod tests {
 
     #[test]
     fn lease_ends_at_its_last_renewal_and_within_an_hour() {
-        let mut lease = Lease::new(BootTime::from_nanos(u64::MAX));
+        let mut lease = LeaseTimer::new(BootTime::from_nanos(u64::MAX));
         assert!(!lease.has_ended());
         assert!(lease.end <= BootTime::now().saturating_add(MAX_LEASE));
         let minute = BootTime::now().saturating_add(Duration::from_secs(60));
@@ -104,8 +106,8 @@ mod tests {
         use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
         let in_a_minute = BootTime::now().saturating_add(Duration::from_secs(60));
-        let mut lease = Lease::new(in_a_minute);
-        let wait = |lease: &Lease, timeout| {
+        let mut lease = LeaseTimer::new(in_a_minute);
+        let wait = |lease: &LeaseTimer, timeout| {
             let mut fds = [PollFd::new(lease.fd().unwrap(), PollFlags::POLLIN)];
             poll(&mut fds, timeout).unwrap()
         };

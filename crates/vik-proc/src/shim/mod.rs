@@ -62,7 +62,7 @@ use self::disk::Disk;
 use self::feed::StdinFeed;
 use self::ladder::{Phase, Step};
 use self::launch::{Bounds, Evidence};
-use self::lease::Lease;
+use self::lease::LeaseTimer;
 use self::lifeline::Lifeline;
 use self::tasks::Tasks;
 use crate::cgroup::{Cgroup, OwnGroups};
@@ -161,7 +161,7 @@ struct Shim {
     /// The deadline for a later daemon, while there is none.
     orphan_until: Option<Instant>,
     /// `None` once it has ended, too.
-    lease: Option<Lease>,
+    lease: Option<LeaseTimer>,
     census_writer: Option<CensusWriter>,
     /// The tree's own cgroup, if one could be created.
     cgroup: Option<Cgroup>,
@@ -220,7 +220,7 @@ impl Shim {
         subreaper: bool,
     ) -> Self {
         Self {
-            lease: spec.lease.map(Lease::new),
+            lease: spec.lease.map(LeaseTimer::new),
             spec,
             status,
             lifeline: Some(lifeline),
@@ -351,7 +351,7 @@ impl Shim {
                 self.unreaped.then(Instant::now),
                 self.wake_at(),
                 self.orphan_until,
-                self.lease.as_ref().and_then(Lease::poll_at),
+                self.lease.as_ref().and_then(LeaseTimer::poll_at),
                 self.census_at(),
                 self.check_at,
                 self.disk_check_at,
@@ -407,7 +407,7 @@ impl Shim {
                 fds.len() - 1
             })
         };
-        watch(self.lease.as_ref().and_then(Lease::fd), PollFlags::POLLIN);
+        watch(self.lease.as_ref().and_then(LeaseTimer::fd), PollFlags::POLLIN);
         let lifeline = watch(self.lifeline.as_ref().map(Lifeline::fd), PollFlags::POLLIN);
         let control = watch(self.control.as_ref().map(Control::fd), PollFlags::POLLIN);
         let owner = watch(self.owner.as_ref().and_then(Owner::fd), PollFlags::POLLIN);

@@ -52,8 +52,8 @@ impl Supervisor {
     /// [`crate::ShimLost`] after the rest of its tree was ended. So an end during the call is not
     /// missed. A shim that was stopped by a signal is continued.
     ///
-    /// The lease of the shim, if it has one, is not renewed by an adoption. [`Handle::renew`] renews
-    /// it if it has not ended.
+    /// The adoption of a shim with a lease renews it, if it has not ended, with the lease of this
+    /// supervisor ([`Supervisor::with_lease`]), and with [`Handle::renew`].
     pub async fn adopt(
         &self,
         spec: &ShimSpec,
@@ -68,6 +68,10 @@ impl Supervisor {
             requests,
             state,
         };
+        let mut lease = self.lease.clone();
+        if let Some(lease) = &mut lease {
+            lease.mark_renewed();
+        }
         let task = Shim {
             id: shim,
             boot_id: boot_id(),
@@ -77,6 +81,7 @@ impl Supervisor {
             started: false,
             link,
             spec: spec.clone().into_recovery(),
+            lease,
             inbox,
             publish,
         };

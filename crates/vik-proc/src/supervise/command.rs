@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{Handle, ShimLost, SpawnError, StdoutMode, Supervisor};
 use crate::identity::ProcessId;
+use crate::lease::Lease;
 use crate::lock::FileLock;
 use crate::spec::{Cause, ExitRecord, Output, ShimSpec};
 
@@ -41,7 +42,8 @@ pub struct CommandRun {
     pub timed_out: bool,
     /// The command was killed because it wrote too much.
     pub flooded: bool,
-    /// The command was stopped because the caller cancelled it.
+    /// The command was stopped because the caller cancelled it, or its lease was lost
+    /// ([`Supervisor::with_lease`]).
     pub cancelled: bool,
 }
 
@@ -148,7 +150,7 @@ impl Supervisor {
             stdout: collector.bytes,
             timed_out: timed_out && stopped,
             flooded: collector.flooded || files.flooded,
-            cancelled: cancelled && stopped,
+            cancelled: (cancelled || self.lease.as_ref().is_some_and(Lease::is_lost)) && stopped,
         })
     }
 }

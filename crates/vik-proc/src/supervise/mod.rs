@@ -32,6 +32,7 @@ pub use self::lost::{ShimLost, read_exit_record, recover};
 use self::pump::{Request, Shim, State, StatusSource};
 use crate::boot_time::BootTime;
 use crate::identity::{ProcessId, boot_id};
+use crate::lease::Lease;
 use crate::lock::FileLock;
 use crate::spec::{ExitRecord, Mark, SHIM_VERB, ShimSpec};
 
@@ -45,6 +46,7 @@ pub struct Supervisor {
     args: Arc<[CString]>,
     environment: Arc<[CString]>,
     gate: Arc<Semaphore>,
+    lease: Option<Lease>,
     #[cfg(target_os = "linux")]
     template: Arc<template::TemplateSlot>,
 }
@@ -105,6 +107,7 @@ impl Supervisor {
             args,
             environment,
             gate: Arc::new(Semaphore::new(STARTS_AT_ONCE)),
+            lease: None,
             #[cfg(target_os = "linux")]
             template: Arc::default(),
         })
@@ -148,6 +151,17 @@ impl Supervisor {
             self.template = Arc::default();
         }
         self
+    }
+
+    /// Returns a supervisor that starts and adopts shims under a lease: it passes on each renewal for
+    /// as long as a shim lives, and kills the tree when the lease is lost. [`ShimSpec::lease`] is set
+    /// by it.
+    #[must_use]
+    pub fn with_lease(&self, lease: Lease) -> Self {
+        Self {
+            lease: Some(lease),
+            ..self.clone()
+        }
     }
 
     /// Ends the process from which shims are forked, and waits until it has exited. The next start
@@ -204,9 +218,10 @@ impl Supervisor {
         &self,
         prepared: start::Prepared,
         turn: Option<OwnedSemaphorePermit>,
-        spec: ShimSpec,
+        mut spec: ShimSpec,
         note: impl FnOnce(ProcessId),
     ) -> Result<Supervised, SpawnError> {
+        spec.lease = self.lease.as_ref().map(Lease::end).or(spec.lease);
         let mut line = serde_json::to_vec(&spec).map_err(SpawnError::Encode)?;
         line.push(b'\n');
         let started = self.start_shim(prepared).await?;
@@ -227,6 +242,7 @@ impl Supervisor {
             started: true,
             link: Some(Link::Pipe(started.lifeline)),
             spec: spec.into_recovery(),
+            lease: self.lease.clone(),
             inbox,
             publish,
         };

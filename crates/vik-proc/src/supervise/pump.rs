@@ -20,6 +20,7 @@ use super::lost::{self, Lost, ShimLost};
 use super::shims;
 use crate::boot_time::BootTime;
 use crate::identity::ProcessId;
+use crate::lease::Lease;
 use crate::spec::{ExitRecord, ShimSpec, Status};
 #[cfg(target_os = "linux")]
 use crate::sys;
@@ -54,6 +55,8 @@ pub(super) struct Shim {
     /// `None` once the connection is closed, which leaves the shim without a daemon.
     pub(super) link: Option<Link>,
     pub(super) spec: ShimSpec,
+    /// `None` also once it is lost.
+    pub(super) lease: Option<Lease>,
     pub(super) inbox: mpsc::UnboundedReceiver<Request>,
     pub(super) publish: watch::Sender<State>,
 }
@@ -192,6 +195,13 @@ impl Shim {
                         hung_at.get_or_insert(Instant::now() + self.spec.graces.total() + SLACK);
                     }
                 },
+                end = renewed(&mut self.lease), if self.link.is_some() => match end {
+                    Some(end) => self.renew(end),
+                    None => {
+                        self.lose_lease();
+                        hung_at.get_or_insert(Instant::now() + self.spec.graces.total() + SLACK);
+                    }
+                },
                 () = until(hung_at) => {
                     self.id.signal(libc::SIGKILL);
                     hung_at = None;
@@ -207,6 +217,16 @@ impl Shim {
         }
         // A stopped shim cannot end its tree.
         self.id.signal(libc::SIGCONT);
+    }
+
+    /// Ends the tree because its lease is lost. The shim does so by itself, but a stopped one has to be
+    /// continued, and one that hangs is killed.
+    fn lose_lease(&mut self) {
+        if let Some(lease) = self.lease.take() {
+            // The shim then records that its lease has ended.
+            self.renew(lease.end());
+        }
+        self.forward(Some(Request::Kill));
     }
 
     /// Forwards a request. `None` means that all handles were dropped, which ends the agent.
@@ -233,6 +253,15 @@ impl Shim {
         }
         // A signal may have stopped the shim.
         self.id.signal(libc::SIGCONT);
+    }
+}
+
+/// Waits for a renewal of the lease; `None` means that it is lost. Never returns without a lease.
+async fn renewed(lease: &mut Option<Lease>) -> Option<BootTime> {
+    match lease {
+        // Most shims have no lease, and their tasks no memory for it.
+        Some(lease) => Box::pin(lease.renewed()).await,
+        None => pending().await,
     }
 }
 

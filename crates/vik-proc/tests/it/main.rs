@@ -30,3 +30,4 @@ mod support;
 mod sweeping;
 #[cfg(target_os = "linux")]
 mod walled;
+mod worker_leases;
