@@ -73,6 +73,7 @@ impl LocalWorkspaces {
             commands,
             updates,
             orphan_grace: self.orphan_grace(),
+            lease: None,
         };
         (handle, attempt)
     }

@@ -42,7 +42,7 @@ pub const API_TOKEN_FILE: &str = "VIK_API_TOKEN_FILE";
 const MAX_VARIABLE_BYTES: usize = 32 * 1024;
 
 /// The surroundings of one daemon instance.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Host {
     /// The absolute path of the workflow file.
     pub workflow_path: PathBuf,

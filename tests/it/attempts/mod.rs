@@ -5,6 +5,7 @@
 
 mod before_run;
 mod dying;
+mod leases;
 mod limits;
 mod resuming;
 mod scene;

@@ -3,8 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill, raise};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use vik_core::attempt::{AttemptResult, Start, StopReason};
@@ -12,7 +15,7 @@ use vik_core::ids::{AttemptId, RunId};
 use vik_core::issue::Issue;
 use vik_core::limits::{Limit, LimitHit, LimitScope, LimitUnit};
 use vik_core::workflow::Workflow;
-use vik_proc::Supervisor;
+use vik_proc::{BootTime, Lease, LeaseSender, Supervisor};
 use vik_session::attempt::{self, Attempt, AttemptHandle, AttemptUpdate, Finish};
 use vik_session::host::{Host, own_environment};
 use vik_workspace::Layout;
@@ -24,6 +27,12 @@ const SCENE: &str = "VIK_TEST_SCENE";
 
 /// The orphan grace of these tests: how long an agent lives without its daemon.
 const GRACE: Duration = Duration::from_secs(60);
+
+/// The time between two checks of the files of a scene.
+const UPDATE_INTERVAL: Duration = Duration::from_millis(5);
+
+/// The number of renewals before a process stops itself: the last ones have reached the shims.
+const RENEWALS_UNTIL_FREEZE: u32 = 20;
 
 /// One attempt, and the files through which its processes find it.
 pub struct Scene {
@@ -66,8 +75,62 @@ fn attempt(folder: &Path, start: Start, grace: Duration) -> (Attempt, AttemptHan
         commands: link.commands,
         updates: link.updates,
         orphan_grace: grace,
+        lease: None,
     };
     (attempt, handle)
+}
+
+/// The lease of an attempt. A thread renews it for as long as the file `lease` has milliseconds, also
+/// while the attempt waits at a point, and ends it when there is a file `lease-end`.
+struct ScriptedLease {
+    folder: PathBuf,
+    sender: LeaseSender,
+    renewals_until_freeze: u32,
+}
+
+impl ScriptedLease {
+    /// Returns the lease of the attempt, if the scene has one, which is updated until the sender is
+    /// dropped.
+    fn start(folder: &Path) -> Option<(mpsc::Sender<()>, Lease)> {
+        let length = Self::length(folder)?;
+        let (sender, lease) = Lease::new(BootTime::now().saturating_add(length));
+        let mut scripted = Self {
+            folder: folder.to_owned(),
+            sender,
+            renewals_until_freeze: RENEWALS_UNTIL_FREEZE,
+        };
+        scripted.update();
+        let (stop, stopped) = mpsc::channel();
+        std::thread::spawn(move || {
+            while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(UPDATE_INTERVAL) {
+                scripted.update();
+            }
+        });
+        Some((stop, lease))
+    }
+
+    fn length(folder: &Path) -> Option<Duration> {
+        let length = std::fs::read_to_string(folder.join("lease")).ok()?;
+        Some(Duration::from_millis(length.parse().unwrap()))
+    }
+
+    fn update(&mut self) {
+        if self.folder.join("lease-end").exists() {
+            self.sender.end();
+            std::fs::write(self.folder.join("lease-ended"), "").unwrap();
+            return;
+        }
+        let length = Self::length(&self.folder).unwrap();
+        self.sender.renew(BootTime::now().saturating_add(length));
+        if self.folder.join("freeze").exists() {
+            self.renewals_until_freeze -= 1;
+            if self.renewals_until_freeze == 0 {
+                self.renewals_until_freeze = RENEWALS_UNTIL_FREEZE;
+                std::fs::remove_file(self.folder.join("freeze")).unwrap();
+                raise(Signal::SIGSTOP).unwrap();
+            }
+        }
+    }
 }
 
 /// Runs the attempt of a scene to its end, and writes the result to a file.
@@ -82,8 +145,10 @@ fn child_process_runs_the_attempt_of_a_scene() {
         .enable_all()
         .build()
         .unwrap();
+    let (_renewing, lease) = ScriptedLease::start(&folder).unzip();
     let finish = runtime.block_on(async {
-        let (attempt, handle) = attempt(&folder, start, GRACE);
+        let (mut attempt, handle) = attempt(&folder, start, GRACE);
+        attempt.lease = lease;
         let AttemptHandle {
             commands,
             mut updates,
@@ -97,7 +162,7 @@ fn child_process_runs_the_attempt_of_a_scene() {
             if detach.exists() {
                 commands.detach();
             }
-            let Ok(update) = tokio::time::timeout(Duration::from_millis(5), updates.next()).await else {
+            let Ok(update) = tokio::time::timeout(UPDATE_INTERVAL, updates.next()).await else {
                 continue;
             };
             let spent = match update {
@@ -201,6 +266,32 @@ impl Scene {
         self.world.leave_point(point);
     }
 
+    /// Gives the attempt a lease of this length, or changes the length of its renewals.
+    pub fn lease(&self, length: Duration) {
+        let new = self.file("lease-new");
+        std::fs::write(&new, length.as_millis().to_string()).unwrap();
+        std::fs::rename(new, self.file("lease")).unwrap();
+    }
+
+    /// Stops the process of the attempt, as if its machine froze, and leaves the shims a lease of this
+    /// length.
+    #[track_caller]
+    pub fn freeze(&self, process: &AttemptProcess, length: Duration) {
+        self.lease(length);
+        std::fs::write(self.file("freeze"), "").unwrap();
+        // On a very busy machine, the lease may be lost before.
+        eventually("the process is stopped", || {
+            matches!(&*process.state(), "T" | "Z")
+        });
+    }
+
+    /// Ends the lease of the attempt, and waits until its process has done so.
+    #[track_caller]
+    pub fn end_lease(&self) {
+        std::fs::write(self.file("lease-end"), "").unwrap();
+        eventually("the lease is ended", || self.file("lease-ended").exists());
+    }
+
     /// Creates the file that the scripts of a scene wait for.
     pub fn go(&self) {
         std::fs::write(self.file("go"), "").unwrap();
@@ -264,6 +355,27 @@ impl AttemptProcess {
     pub fn die(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+
+    /// Returns the letter of the state of the process.
+    fn state(&self) -> String {
+        stat_fields(self.pid())[0].clone()
+    }
+
+    fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).unwrap()
+    }
+
+    /// Continues the process, which is stopped or about to stop.
+    #[track_caller]
+    pub fn resume(&self) {
+        eventually("the process is stopped", || matches!(&*self.state(), "T" | "Z"));
+        kill(Pid::from_raw(self.pid()), Signal::SIGCONT).unwrap();
+    }
+
+    /// Returns whether the attempt has ended.
+    pub fn has_ended(&self) -> bool {
+        self.folder.join("end.json").exists()
     }
 
     /// Waits for the process to exit, whatever the result is.

@@ -131,6 +131,7 @@ impl<'s> OutputRunner<'s> {
         secrets: &[String],
         line: &Line,
     ) -> Result<(), NotApplied> {
+        self.cx().check_lease()?;
         let scripts = self.rendered(rule, line)?;
         let last = book.last(&line.key).cloned();
         if let Some(note) = last.as_ref().filter(|note| note.progress == Progress::Applying) {
@@ -176,6 +177,7 @@ impl<'s> OutputRunner<'s> {
             (NextStep::Run, _) => {}
         }
         let recovery = rule.recovery();
+        self.cx().check_lease()?;
         self.note_output(book, line, (Progress::Applying, recovery), None)?;
         failpoint::reach("output_applying");
         let done = self.output_script("run", &scripts.run, secrets, line).await;

@@ -100,7 +100,7 @@ impl Acceptance<'_> {
             cause = commands.stopped() => Err(match cause {
                 // No process runs, and the finished work is not discarded.
                 StopCause::All => Unaccepted::Detached,
-                StopCause::Own(_) => Unaccepted::Failed(cause.failure()),
+                StopCause::Own(_) | StopCause::LeaseLost => Unaccepted::Failed(cause.failure()),
             }),
             () = commands.detached() => Err(Unaccepted::Detached),
             () = sleep(remaining) => Ok(Answered {

@@ -235,6 +235,7 @@ impl AttemptContext<'_> {
                     self.attempt.commands.stopped().await;
                     tokio::time::sleep(SNAPSHOT_TIMEOUT_AT_STOP).await;
                 } => {}
+                () = self.attempt.commands.lease_lost() => {}
             }
         };
         tokio::select! {

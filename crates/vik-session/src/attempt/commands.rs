@@ -11,6 +11,7 @@ use vik_core::machine::Answered;
 use vik_core::message::Message;
 use vik_core::outcome::Outcome;
 use vik_core::turn::GrantedTurn;
+use vik_proc::Lease;
 use vik_store::AttemptFailure;
 
 /// How urgently an attempt is to stop because its daemon stops.
@@ -205,7 +206,12 @@ impl CommandSender {
 pub struct AttemptCommands {
     state: watch::Receiver<CommandState>,
     inbox: watch::Sender<Inbox>,
+    /// The lease of the attempt on a worker. Its loss is a command, too: to kill the attempt.
+    lease: Option<Lease>,
 }
+
+/// The reason of an attempt whose lease is lost.
+const LEASE_LOST: &str = "its worker could not renew the lease";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StopCause {
@@ -213,6 +219,8 @@ pub enum StopCause {
     All,
     /// Only this attempt stops.
     Own(StopReason),
+    /// The lease of the attempt is lost. Another worker may start it.
+    LeaseLost,
 }
 
 impl StopCause {
@@ -222,6 +230,7 @@ impl StopCause {
             Self::All => (Outcome::Cancelled, "Vik was stopped".to_owned()),
             Self::Own(reason @ StopReason::OverBudget(_)) => (Outcome::OverBudget, reason.to_string()),
             Self::Own(reason) => (Outcome::Cancelled, reason.to_string()),
+            Self::LeaseLost => (Outcome::Lost, LEASE_LOST.to_owned()),
         };
         AttemptFailure::of(outcome, reason)
     }
@@ -246,28 +255,61 @@ impl AttemptCommands {
             inbox: inbox.clone(),
             is_remote,
         };
-        (sender, Self { state, inbox })
+        let commands = Self {
+            state,
+            inbox,
+            lease: None,
+        };
+        (sender, commands)
     }
 
-    /// Returns why the attempt must stop now, or `None`. Its own reason wins.
+    /// Sets the lease of the attempt.
+    pub(super) fn set_lease(&mut self, lease: Lease) {
+        self.lease = Some(lease);
+    }
+
+    /// Returns whether the lease of the attempt is lost.
+    pub fn is_lease_lost(&self) -> bool {
+        self.lease.as_ref().is_some_and(Lease::is_lost)
+    }
+
+    /// Waits until the lease of the attempt is lost; never returns if it has none.
+    pub async fn lease_lost(&self) {
+        match &self.lease {
+            // Most attempts have no lease, and their tasks no memory for it.
+            Some(lease) => Box::pin(lease.lost()).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Returns why the attempt must stop now, or `None`. A lost lease wins, then its own reason.
     pub fn stop_cause(&self) -> Option<StopCause> {
+        if self.is_lease_lost() {
+            return Some(StopCause::LeaseLost);
+        }
         self.state.borrow().stop_cause()
     }
 
     /// Waits until the attempt must stop, and returns why.
     pub async fn stopped(&self) -> StopCause {
-        self.find(CommandState::stop_cause).await
+        tokio::select! {
+            biased;
+            () = self.lease_lost() => StopCause::LeaseLost,
+            cause = self.find(CommandState::stop_cause) => cause,
+        }
     }
 
-    /// Returns whether all attempts are to be killed.
+    /// Returns whether the attempt is to be killed.
     pub fn is_killed(&self) -> bool {
-        self.state.borrow().level >= StopLevel::Kill
+        self.is_lease_lost() || self.state.borrow().level >= StopLevel::Kill
     }
 
-    /// Waits until all attempts are to be killed.
+    /// Waits until the attempt is to be killed.
     pub async fn killed(&self) {
-        self.find(|state| (state.level >= StopLevel::Kill).then_some(()))
-            .await;
+        tokio::select! {
+            () = self.lease_lost() => {}
+            () = self.find(|state| (state.level >= StopLevel::Kill).then_some(())) => {}
+        }
     }
 
     /// Waits until the attempt is to detach from its agent.
@@ -389,9 +431,29 @@ impl CommandState {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use jiff::Timestamp;
+    use vik_proc::BootTime;
 
     use super::*;
+
+    #[tokio::test]
+    async fn loss_of_the_lease_kills_the_attempt_and_is_its_only_reason() {
+        let (sender, mut commands) = AttemptCommands::channel(false);
+        let (lease_sender, lease) = Lease::new(BootTime::now().saturating_add(Duration::from_secs(60)));
+        commands.set_lease(lease);
+        assert_eq!((commands.stop_cause(), commands.is_killed()), (None, false));
+        sender.stop(StopReason::Cancelled);
+        let own = StopCause::Own(StopReason::Cancelled);
+        assert_eq!((commands.stop_cause(), commands.is_killed()), (Some(own), false));
+        lease_sender.end();
+        assert_eq!(commands.stop_cause(), Some(StopCause::LeaseLost));
+        assert_eq!(commands.stopped().await, StopCause::LeaseLost);
+        commands.killed().await;
+        assert!(commands.is_killed());
+        assert_eq!(StopCause::LeaseLost.failure().outcome, Outcome::Lost);
+    }
 
     #[test]
     fn message_that_an_agent_may_have_cannot_be_withdrawn() {

@@ -78,6 +78,13 @@ impl<'a> Concluded<'a> {
             // The next daemon runs `after_run`.
             return Finish::StorageFailed(error);
         }
+        if let Err(lost) = cx.check_lease()
+            && !still_written
+        {
+            let result = &mut self.ended.result;
+            (result.outcome, result.failure_class) = (lost.outcome, lost.class);
+            (result.reason, result.hand_over_failure) = (Some(lost.reason), None);
+        }
         Finish::Ended(Box::new(AttemptEnd {
             ended: self.ended,
             log: cx.files.log(),
@@ -89,6 +96,7 @@ impl<'a> Concluded<'a> {
     fn needs_after_run(&self) -> bool {
         !matches!(self.ended.result.outcome, Outcome::Cancelled | Outcome::Asked)
             && self.ended.result.hand_over_failure.is_none()
+            && self.cx.check_lease().is_ok()
             && self.cx.start().stage.after_run.is_some()
             && self.cx.journal().had_workspace()
             && self.cx.script_result(Hook::AfterRun.as_str()).is_none()

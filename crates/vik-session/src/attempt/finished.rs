@@ -31,6 +31,10 @@ impl<'a> Finished<'a> {
         } = self;
         let cx = exited.cx;
         failpoint::reach("agent_ended");
+        if let Err(lost) = cx.check_lease() {
+            exited.verdict = exited.verdict.and(Err(lost));
+            return Ok(Judged::new(exited, Acquired::new(secrets, workplace)));
+        }
         let changes = cx.check_changes(&workplace.folder, exited.agent.ran).await;
         exited.verdict = exited.verdict.and(changes);
         failpoint::reach("changes_traced");

@@ -27,6 +27,7 @@ const PREPARATION: &str = "hand_over";
 
 /// Carries out the steps of the hand-over that are not done, with the scripts of `attempt.start`.
 pub(super) async fn run(attempt: Attempt) -> Finish {
+    let attempt = attempt.under_lease();
     let files = attempt.host.attempt_files(&attempt.start);
     if !files.record().exists() {
         return Finish::HandedOver(Err(failed("the session files of the attempt are gone", true)));
@@ -51,6 +52,10 @@ pub(super) async fn run(attempt: Attempt) -> Finish {
         .updates
         .set_facts(|facts| facts.phase = LivePhase::Finishing);
     let result = cx.repeat_hand_over(ended).await;
+    let result = match cx.check_lease() {
+        Ok(()) => result,
+        Err(lost) => Err(failed(lost.reason, false)),
+    };
     if let Some(error) = cx.disk.broken() {
         return Finish::StorageFailed(error);
     }

@@ -87,8 +87,13 @@ impl<'a> Judged<'a> {
             Some(failure) if cx.disk.is_out_of_files() => Some(failed_by_open_files(failure)),
             failure => failure,
         };
+        // Without its lease, nothing of the attempt counts except that a process may be left.
+        let failure = match failure {
+            Some(failure) if failure.class == Some(FailureClass::UnprovenEnd) => Some(failure),
+            failure => cx.check_lease().err().or(failure),
+        };
         let ended = self.ended(failure);
-        if let Err(failure) = cx.note(Step::over(&ended)) {
+        if let Err(failure) = cx.note_end(Step::over(&ended)) {
             tracing::error!(error = failure.reason, "cannot write the end of the journal");
             if let Some(error) = cx.disk.broken() {
                 return Err(error);

@@ -13,6 +13,7 @@ use vik_core::attempt::Start;
 use vik_core::event::Event;
 use vik_core::outcome::FailureClass;
 use vik_core::workflow::Workflow;
+use vik_proc::Lease;
 use vik_proc::identity::boot_id;
 use vik_session_log::{Reopened, SessionLog};
 use vik_store::ledger::LedgerError;
@@ -20,7 +21,7 @@ use vik_store::{AttemptFailure, AttemptFiles, AttemptRecord, AttemptSpec, Journa
 use vik_workflow::Prompts;
 use vik_workspace::fs as private;
 
-use super::commands::AttemptCommands;
+use super::commands::{AttemptCommands, StopCause};
 use super::context::stage_context;
 use super::full::{DiskFaults, FULL, is_full, is_out_of_files};
 use super::input_mode::{asks_before_calls, not_steerable_because};
@@ -38,6 +39,10 @@ pub struct Attempt {
     pub updates: UpdateSender,
     /// How long its agent may live without a daemon.
     pub orphan_grace: Duration,
+    /// The lease of a worker on the attempt; `None` on one machine. When it is lost, all processes of
+    /// the attempt are killed, no further step is taken, and the outcome is
+    /// [`Lost`](vik_core::outcome::Outcome::Lost).
+    pub lease: Option<Lease>,
 }
 
 /// What all stages of an attempt share.
@@ -163,8 +168,26 @@ impl<'a> AttemptContext<'a> {
         Arc::clone(&self.journal)
     }
 
+    /// Returns the failure of an attempt whose lease is lost. It must not take another step: another
+    /// worker may have started it again.
+    pub(super) fn check_lease(&self) -> Result<(), AttemptFailure> {
+        match self.attempt.commands.is_lease_lost() {
+            true => Err(StopCause::LeaseLost.failure()),
+            false => Ok(()),
+        }
+    }
+
     /// Writes a step to the journal before it happens.
+    ///
+    /// # Errors
+    /// When it cannot be written, or the lease is lost. Then it must not happen.
     pub(super) fn note(&self, step: Step) -> Result<(), AttemptFailure> {
+        self.check_lease()?;
+        self.note_end(step)
+    }
+
+    /// Writes a step to the journal that ends something, also after the lease is lost.
+    pub(super) fn note_end(&self, step: Step) -> Result<(), AttemptFailure> {
         self.journal()
             .record(step)
             .map_err(|error| self.cannot_note(&error))
@@ -173,6 +196,7 @@ impl<'a> AttemptContext<'a> {
     /// Calls [`note`](Self::note) and syncs the journal, so that the step survives a crash of the
     /// machine.
     pub(super) async fn note_for_good(&self, step: Step) -> Result<(), AttemptFailure> {
+        self.check_lease()?;
         let journal = self.shared_journal();
         let noted = spawn_blocking(move || {
             journal
@@ -198,6 +222,18 @@ impl<'a> AttemptContext<'a> {
 }
 
 impl Attempt {
+    /// Puts all processes and all steps of the attempt under its lease.
+    pub(super) fn under_lease(mut self) -> Self {
+        if let Some(lease) = self.lease.take() {
+            self.host = Arc::new(Host {
+                supervisor: self.host.supervisor.with_lease(lease.clone()),
+                ..(*self.host).clone()
+            });
+            self.commands.set_lease(lease);
+        }
+        self
+    }
+
     /// Returns the record of an attempt that starts now.
     fn record(&self) -> Result<AttemptRecord, AttemptFailure> {
         let mut start = (*self.start).clone();

@@ -69,6 +69,7 @@ impl<'a> Prepared<'a> {
 
     /// Returns the specification of the process to start.
     async fn launch(&self) -> Result<ShimSpec, AttemptFailure> {
+        self.cx.check_lease()?;
         let (cx, workdir) = (self.cx, self.workplace.workdir());
         let scripts = self.workplace.scripts(cx, &self.secrets);
         let (start, host) = (cx.start(), cx.host());

@@ -8,6 +8,7 @@ use vik_proc::Proof;
 use vik_proc::identity::boot_id;
 use vik_store::{AttemptFailure, ResumePoint};
 
+use super::commands::StopCause;
 use super::concluded::Concluded;
 use super::exited::Detached;
 use super::finish::{AttemptEnd, Finish};
@@ -22,6 +23,7 @@ const OPEN_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Runs the attempt, or resumes it where an earlier daemon left it. Returns a report in every case,
 /// unless the attempt was detached or the storage failed.
 pub async fn run(attempt: Attempt) -> Finish {
+    let attempt = attempt.under_lease();
     let files = attempt.host.attempt_files(&attempt.start);
     let mut waits = false;
     loop {
@@ -39,6 +41,11 @@ pub async fn run(attempt: Attempt) -> Finish {
                 }
                 tokio::select! {
                     () = attempt.commands.detached() => return Finish::Detached,
+                    () = attempt.commands.lease_lost() => {
+                        let failure = StopCause::LeaseLost.failure();
+                        let end = AttemptEnd::broken(&attempt.host, &attempt.start, failure).await;
+                        return Finish::Ended(Box::new(end));
+                    }
                     () = tokio::time::sleep(OPEN_AGAIN_AFTER) => {}
                 }
             }

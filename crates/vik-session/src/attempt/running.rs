@@ -253,7 +253,7 @@ impl WatchedAgent<'_> {
         let step = Step::Stopping {
             trouble: failure.clone(),
         };
-        if let Err(error) = self.cx.note(step) {
+        if let Err(error) = self.cx.note_end(step) {
             tracing::warn!(error = error.reason, "cannot record a stop in the journal");
         }
         self.handle.stop();

@@ -313,6 +313,7 @@ impl AttemptContext<'_> {
 
     /// Resolves the secrets that this attempt needs. From then on they are masked.
     pub(super) async fn resolve_secrets(&self) -> Result<Values, AttemptFailure> {
+        self.check_lease()?;
         let mut names = self.agent_secrets();
         for (_, server) in self.own_servers() {
             names.extend_from_slice(&server.secrets);

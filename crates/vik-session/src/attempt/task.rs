@@ -35,9 +35,12 @@ pub fn span(start: &Start) -> Span {
 /// an earlier daemon may have left more sessions, whose shims keep their agents meanwhile.
 pub fn spawn(attempt: Attempt, permits: Arc<Semaphore>) {
     let span = span(&attempt.start);
+    let attempt = attempt.under_lease();
     let task = async move {
         let _permit = tokio::select! {
-            permit = permits.acquire_owned() => permit,
+            permit = permits.acquire_owned() => permit.ok(),
+            // It only ends then, which takes a moment.
+            () = attempt.commands.lease_lost() => None,
             () = attempt.commands.detached() => return attempt.updates.finish(Finish::Detached),
         };
         let mut finish = tokio::spawn(run(attempt.clone()).in_current_span()).await;
@@ -62,9 +65,12 @@ pub fn spawn(attempt: Attempt, permits: Arc<Semaphore>) {
 /// [`Finish`]. It first waits for one of the `permits`.
 pub fn spawn_hand_over(attempt: Attempt, permits: Arc<Semaphore>) {
     let span = span(&attempt.start);
+    let attempt = attempt.under_lease();
     let task = async move {
         let _permit = tokio::select! {
-            permit = permits.acquire_owned() => permit,
+            permit = permits.acquire_owned() => permit.ok(),
+            // It only ends then, which takes a moment.
+            () = attempt.commands.lease_lost() => None,
             () = attempt.commands.detached() => return attempt.updates.finish(Finish::Detached),
         };
         let finish = tokio::spawn(hand_over::run(attempt.clone()).in_current_span()).await;

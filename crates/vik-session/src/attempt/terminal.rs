@@ -93,6 +93,7 @@ impl PersonSession {
                 commands: link.commands,
                 updates: link.updates,
                 orphan_grace: std::time::Duration::ZERO,
+                lease: None,
             },
             spec,
             files,

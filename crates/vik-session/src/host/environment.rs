@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// The daemon's environment. Variables with a secret are withheld from all processes that are
-/// started.
+/// started. Cheap to clone; the clones share it.
 ///
 /// # Examples
 ///
@@ -21,7 +21,10 @@ use std::sync::{Mutex, PoisonError, RwLock};
 /// assert_eq!(environment.shared().into_keys().collect::<Vec<_>>(), ["LANG"]);
 /// assert_eq!(environment.get("TRACKER_TOKEN"), Some("a secret"));
 /// ```
-pub struct Environment {
+#[derive(Clone)]
+pub struct Environment(Arc<Shared>);
+
+struct Shared {
     all: BTreeMap<String, String>,
     /// This set only grows: a secret that is removed from the workflow is still one.
     withheld: RwLock<BTreeSet<String>>,
@@ -32,13 +35,13 @@ pub struct Environment {
 impl Environment {
     /// Returns the value of a variable, withheld or not, for Vik itself.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.all.get(name).map(String::as_str)
+        self.0.all.get(name).map(String::as_str)
     }
 
     /// Returns the variables that a child process may have.
     pub fn shared(&self) -> BTreeMap<String, String> {
-        let withheld = self.withheld.read().unwrap_or_else(PoisonError::into_inner);
-        let shared = self.all.iter().filter(|(name, _)| !withheld.contains(*name));
+        let withheld = self.0.withheld.read().unwrap_or_else(PoisonError::into_inner);
+        let shared = self.0.all.iter().filter(|(name, _)| !withheld.contains(*name));
         shared
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect()
@@ -46,31 +49,31 @@ impl Environment {
 
     /// Withholds these variables from now on.
     pub fn withhold(&self, names: impl IntoIterator<Item = String>) {
-        let mut withheld = self.withheld.write().unwrap_or_else(PoisonError::into_inner);
+        let mut withheld = self.0.withheld.write().unwrap_or_else(PoisonError::into_inner);
         withheld.extend(names);
     }
 
     /// Returns whether this is the first call with this name.
     pub fn is_first_warning(&self, name: &str) -> bool {
-        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut warned = self.0.warned.lock().unwrap_or_else(PoisonError::into_inner);
         warned.insert(name.to_owned())
     }
 }
 
 impl From<BTreeMap<String, String>> for Environment {
     fn from(all: BTreeMap<String, String>) -> Self {
-        Self {
+        Self(Arc::new(Shared {
             all,
             withheld: RwLock::default(),
             warned: Mutex::default(),
-        }
+        }))
     }
 }
 
 impl fmt::Debug for Environment {
     /// Prints names only, no values.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.all.keys()).finish()
+        f.debug_set().entries(self.0.all.keys()).finish()
     }
 }
 
