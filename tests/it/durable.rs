@@ -111,6 +111,7 @@ fn orchestrator(world: &World, commit_log: Stumbling) -> Orchestrator {
         stored: Stored::default(),
         workspaces: Vec::new(),
         open_files: OpenFiles::new(None),
+        workers: None,
         status,
     })
 }

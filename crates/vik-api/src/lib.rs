@@ -38,6 +38,7 @@ mod spend;
 mod status;
 mod takeover;
 mod trace;
+mod workers;
 
 pub use actions::{Action, ApprovalDecision, HandBack, Retry, RunAgain, Steered, Stop, TakeOver, WhichIssue};
 pub use daemon_log::{DaemonLogLine, DaemonLogPage, LogLevel};
@@ -72,3 +73,4 @@ pub use trace::{
     Author, BlameView, BlamedLines, BrokenRecord, IntentFile, IntentView, TraceCheck, TraceEntry,
     TracedAttempt, TracedFile,
 };
+pub use workers::WorkerView;

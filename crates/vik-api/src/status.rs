@@ -9,8 +9,11 @@ use vik_core::approval::Request;
 use vik_core::ids::{AgentName, IssueId, StageName};
 use vik_core::outcome::Usage;
 use vik_core::turn::TurnOfMax;
+use vik_core::worker::WorkerName;
 
-use crate::{DayView, LimitView, NotifierView, QuestionView, RetentionView, RootCauseView, SpendView};
+use crate::{
+    DayView, LimitView, NotifierView, QuestionView, RetentionView, RootCauseView, SpendView, WorkerView,
+};
 
 /// The version of the `--json` outputs.
 pub const SCHEMA: u32 = 1;
@@ -73,6 +76,9 @@ pub struct Status {
     /// How long Vik keeps what it stores, and what it has removed.
     #[serde(default)]
     pub retention: Option<RetentionView>,
+    /// The workers, by name; empty if attempts run on the machine of the daemon.
+    #[serde(default)]
+    pub workers: Vec<WorkerView>,
 }
 
 impl Status {
@@ -254,6 +260,9 @@ pub struct SessionView {
     pub agent: AgentName,
     /// The model.
     pub model: Option<String>,
+    /// The worker that carries it out; absent if it runs on the machine of the daemon.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<WorkerName>,
     /// Its number within the run.
     pub attempt: u32,
     /// The turn of its conversation, in a stage with `turns`.

@@ -8,6 +8,7 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The maximum length of a name or a label, in bytes.
@@ -23,7 +24,7 @@ pub struct InvalidWorkerText;
 macro_rules! worker_text {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
         #[serde(try_from = "String", into = "String")]
         pub struct $name(Arc<str>);
 
@@ -131,19 +132,28 @@ impl Worker {
 }
 
 /// Whether a worker gets attempts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum WorkerState {
+    /// It gets attempts.
     Ready,
+    /// It gets nothing new. Its attempts continue.
     Draining,
-    Mismatched(Mismatch),
+    /// It gets nothing, because its version is not that of the hub.
+    MismatchedVersion,
+    /// It gets nothing, because its workflow file is not that of the hub.
+    MismatchedWorkflow,
+    /// It does not respond, and its attempts are lost.
     Lost,
 }
 
-/// What a worker does not have in common with its hub.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Mismatch {
-    Version,
-    Workflow,
+impl WorkerState {
+    /// Returns the name used in JSON.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
 }
 
 /// The workers of a hub, each name once.
@@ -193,9 +203,9 @@ impl Workers {
             Presence::Lost => WorkerState::Lost,
             Presence::Draining => WorkerState::Draining,
             Presence::Available if worker.revision.version != self.hub.version => {
-                WorkerState::Mismatched(Mismatch::Version)
+                WorkerState::MismatchedVersion
             }
-            Presence::Available if worker.revision != self.hub => WorkerState::Mismatched(Mismatch::Workflow),
+            Presence::Available if worker.revision != self.hub => WorkerState::MismatchedWorkflow,
             Presence::Available => WorkerState::Ready,
         }
     }
@@ -227,6 +237,8 @@ impl WorkerLoss {
 
 #[cfg(test)]
 mod tests {
+    use strum::VariantArray as _;
+
     use super::*;
 
     fn revision(version: &str, workflow: &str) -> Revision {
@@ -275,16 +287,20 @@ mod tests {
         assert_eq!(state(Presence::Available, same.clone()), WorkerState::Ready);
         assert_eq!(
             state(Presence::Available, older.clone()),
-            WorkerState::Mismatched(Mismatch::Version)
+            WorkerState::MismatchedVersion
         );
-        assert_eq!(
-            state(Presence::Available, other),
-            WorkerState::Mismatched(Mismatch::Workflow)
-        );
+        assert_eq!(state(Presence::Available, other), WorkerState::MismatchedWorkflow);
         assert_eq!(state(Presence::Draining, older), WorkerState::Draining);
         assert_eq!(state(Presence::Lost, same), WorkerState::Lost);
         let none = Workers::new(hub.clone(), []);
         assert_eq!(none.state(&"a".parse().unwrap()), WorkerState::Lost);
+    }
+
+    #[test]
+    fn worker_state_has_one_name() {
+        for state in WorkerState::VARIANTS {
+            assert_eq!(serde_json::to_value(state).unwrap(), state.as_str());
+        }
     }
 
     #[test]

@@ -219,6 +219,7 @@ impl Daemon {
             stored,
             workspaces,
             open_files,
+            workers: None,
             status: StatusSources {
                 workflow_path: self.host.workflow_path.clone(),
                 home: self.host.layout.home().to_owned(),

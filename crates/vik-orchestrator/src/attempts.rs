@@ -13,6 +13,7 @@ use vik_core::attempt::Start;
 use vik_core::ids::AttemptId;
 use vik_core::limits::Spend;
 use vik_core::turn::TurnOfMax;
+use vik_core::worker::WorkerName;
 use vik_core::workflow::Workflow;
 use vik_session::attempt::{
     self, AttemptHandle, AttemptUpdate, AttemptUpdates, CommandSender, Live, Steering, StopLevel,
@@ -57,6 +58,7 @@ impl RunningAttempt {
             stage: start.stage.name.clone(),
             agent: start.stage.agent.clone(),
             model: profile.and_then(|profile| profile.model.clone()),
+            worker: start.worker.clone(),
             attempt: start.attempt,
             turn: facts.turn.or_else(|| TurnOfMax::of(start)),
             phase: facts.phase.as_str().to_owned(),
@@ -191,6 +193,14 @@ impl Attempts {
         let mut views: Vec<_> = self.iter().map(|running| running.view(workflow)).collect();
         views.sort_by(|a, b| (a.since, &a.session_id).cmp(&(b.since, &b.session_id)));
         views
+    }
+
+    /// Returns the number of attempts that a worker carries out.
+    pub(crate) fn count_on(&self, worker: &WorkerName) -> u32 {
+        let on_worker = self
+            .iter()
+            .filter(|running| running.start.worker.as_ref() == Some(worker));
+        on_worker.count() as u32
     }
 
     pub(crate) fn stop_all(&self, level: StopLevel) {

@@ -41,6 +41,7 @@ mod stopping;
 mod tasks;
 #[cfg(test)]
 mod tests;
+mod workers;
 
 use vik_core::scheduler::Filter;
 

@@ -14,6 +14,7 @@ use vik_core::outcome::Outcome;
 use vik_core::scheduler::{Effect, Input, Quiescence, RemovalCause, Scheduler};
 use vik_core::time::Now;
 use vik_core::turn::GrantedTurn;
+use vik_core::worker::Workers;
 use vik_core::workflow::Workflow;
 use vik_session::attempt::{self, TurnDecision};
 use vik_workflow::Watch;
@@ -33,6 +34,7 @@ use crate::retention::Retention;
 use crate::signals::Signals;
 use crate::status::StatusSources;
 use crate::tasks::BackgroundTasks;
+use crate::workers::WorkerUpdates;
 use crate::{ControlRequest, OpenFiles, Options};
 
 /// With `--once`: the number of consecutive failed pulls after which the loop ends.
@@ -60,6 +62,9 @@ pub struct Setup {
     pub workspaces: Vec<IssueId>,
     /// The limit on open files, which limits the sessions.
     pub open_files: OpenFiles,
+    /// The workers that carry out the attempts, complete each time; `None` if attempts run on this
+    /// machine.
+    pub workers: Option<watch::Receiver<Workers>>,
     pub status: StatusSources,
 }
 
@@ -82,6 +87,7 @@ pub struct Orchestrator {
     pub(crate) status: StatusSources,
     pub(crate) summary: RunSummary,
     open_files: OpenFiles,
+    workers: WorkerUpdates,
     /// Passed to the scheduler before the first pull.
     workspaces: Vec<IssueId>,
 }
@@ -108,6 +114,7 @@ impl Orchestrator {
             stored,
             workspaces,
             open_files,
+            workers,
             status,
         } = setup;
         let now = effects.now();
@@ -132,6 +139,7 @@ impl Orchestrator {
             status,
             summary: RunSummary::default(),
             open_files,
+            workers: WorkerUpdates::new(workers),
             workspaces,
         }
     }
@@ -188,6 +196,7 @@ impl Orchestrator {
                 step = self.pulls.next() => self.on_pull_step(step),
                 end = self.tasks.next() => self.on_task_end(end),
                 reload = self.edits.next() => self.on_reload(reload),
+                workers = self.workers.next() => self.handle(Input::Workers(workers)),
                 signal = signals.next() => self.on_signal(signal),
                 Some(control_request) = requests.recv() => self.on_control_request(control_request),
                 () = wake => self.handle(Input::Tick),
@@ -279,6 +288,9 @@ impl Orchestrator {
             tracing::info!(parent: &span, "recovering an attempt of an earlier daemon");
             let since = self.since(&start).unwrap_or(self.lifecycle.started_at);
             self.run_attempt(Arc::new(start), since, true);
+        }
+        if let Some(workers) = self.workers.present() {
+            self.handle(Input::Workers(workers));
         }
         self.handle(Input::MaxSessions(self.open_files.max_sessions()));
         self.warn_of_open_files();

@@ -17,6 +17,7 @@ use crate::lifecycle::Lifecycle;
 use crate::pull_loop::PullLoop;
 use crate::reload::Edits;
 use crate::retention::Retention;
+use crate::workers;
 
 /// The maximum number of waiting stages in a status.
 const SHOWN_WAITING: usize = 200;
@@ -130,6 +131,7 @@ impl StatusSources {
             notify: self.notify.views(),
             webhooks: self.webhooks.clone(),
             retention: Some(parts.retention.view(workflow)),
+            workers: workers::views(scheduler.workers(), parts.attempts),
         }
     }
 }

@@ -8,7 +8,7 @@ use super::{DecisionSubject, Hold, NoWorker, Scheduler};
 use crate::decision_kind::DecisionKind;
 use crate::machine::{IssueMachine, Run};
 use crate::time::Now;
-use crate::worker::{Mismatch, Worker, WorkerLabel, WorkerName, WorkerState, Workers};
+use crate::worker::{Worker, WorkerLabel, WorkerName, WorkerState, Workers};
 use crate::workflow::{Stage, Workflow};
 
 /// The number of workers that a decision names.
@@ -147,12 +147,12 @@ fn announced(state: WorkerState, names: &[&WorkerName]) -> (DecisionKind, String
             "is draining: it gets nothing new, and its attempts continue",
             "are draining: they get nothing new, and their attempts continue",
         ),
-        WorkerState::Mismatched(Mismatch::Version) => (
+        WorkerState::MismatchedVersion => (
             DecisionKind::WorkerMismatched,
             "gets nothing: its version is not that of the hub",
             "get nothing: their version is not that of the hub",
         ),
-        WorkerState::Mismatched(Mismatch::Workflow) => (
+        WorkerState::MismatchedWorkflow => (
             DecisionKind::WorkerMismatched,
             "gets nothing: its workflow file is not that of the hub",
             "get nothing: their workflow file is not that of the hub",

@@ -3,6 +3,7 @@
 mod messages;
 mod scene;
 mod turns;
+mod workers;
 mod world;
 
 use std::time::Duration;

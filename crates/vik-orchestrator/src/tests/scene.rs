@@ -14,6 +14,7 @@ use vik_api::{Action, Explanation, MessagesPage, Status};
 use vik_core::changes::{Changes, Stored};
 use vik_core::ids::IssueId;
 use vik_core::scheduler::Actor;
+use vik_core::worker::Workers;
 
 use super::world::{Event, Script, ScriptedEffects, ScriptedLog, World, lock};
 use crate::signals::Signals;
@@ -51,6 +52,8 @@ pub struct SceneBuilder {
     /// The limit on open files.
     pub open_files: Option<u64>,
     pub max_issue_concurrency: u32,
+    /// The lists of workers; `None` if attempts run on this machine.
+    pub workers: Option<watch::Receiver<Workers>>,
     /// How long agents live without a daemon.
     pub orphan_grace: Duration,
 }
@@ -93,6 +96,7 @@ issue:
             stored: Stored::default(),
             workspaces: Vec::new(),
             open_files: OpenFiles::new(self.open_files),
+            workers: self.workers,
             status: StatusSources {
                 workflow_path: PathBuf::new(),
                 home: PathBuf::new(),
@@ -132,6 +136,7 @@ impl Default for SceneBuilder {
             forgets: |_| false,
             open_files: None,
             max_issue_concurrency: 1,
+            workers: None,
             orphan_grace: Duration::from_secs(60),
         }
     }

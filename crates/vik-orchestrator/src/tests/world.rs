@@ -23,6 +23,7 @@ use vik_core::outcome::{FailureClass, Outcome};
 use vik_core::scheduler::{Expired, LookupResult, RemovalCause};
 use vik_core::time::{Mono, Now};
 use vik_core::turn::EndedTurn;
+use vik_core::worker::{WorkerLoss, WorkerName};
 use vik_session::attempt::{AttemptEnd, AttemptHandle, AttemptLink, Finish, Steering, TurnDecision};
 use vik_store::ledger::{CommitError, LedgerError};
 use vik_workflow::LoadedWorkflow;
@@ -137,6 +138,15 @@ impl World {
         link.commands.turn_decided(turn).now_or_never()
     }
 
+    /// Ends the attempt of an issue, whose worker is lost.
+    pub fn lose_attempt(&mut self, issue: &str, worker: &WorkerName) {
+        let mut running = self.running.iter();
+        let (&id, _) = running.find(|(_, (of, _))| of == issue).unwrap();
+        let (_, link) = self.running.remove(&id).unwrap();
+        let result = AttemptResult::lost_with(worker, WorkerLoss::Lost);
+        link.updates.finish(finish(result));
+    }
+
     /// Reports how the agent of an issue can be steered.
     pub fn set_steering(&mut self, issue: &str, steering: Steering) {
         let (_, link) = self.running.values().find(|(of, _)| of == issue).unwrap();
@@ -203,6 +213,10 @@ fn ended(outcome: Outcome) -> Finish {
         answered: Some(true),
         ..AttemptResult::new(outcome)
     };
+    finish(result)
+}
+
+fn finish(result: AttemptResult) -> Finish {
     Finish::Ended(Box::new(AttemptEnd {
         ended: Ended::new(result, Spend::default()),
         log: PathBuf::new(),
