@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::slice::from_ref;
 
 use jiff::{SignedDuration, Timestamp};
@@ -5,6 +6,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use vik_api::{DaemonState, Explained, HoldView, SCHEMA, StageState, StageView};
 use vik_core::outcome::{FailureClass, Outcome};
+use vik_core::scheduler::{Hold, NoWorker};
+use vik_core::worker::WorkerLabel;
 
 use super::text::text;
 
@@ -119,6 +122,41 @@ fn issue_that_a_person_has_taken_over_is_not_called_parked() {
     }
     let answer = answer(&finished);
     assert!(answer.contains("taken over by a person"), "{answer}");
+}
+
+#[test]
+fn issue_that_waits_for_a_worker_is_explained() {
+    let missing = NoWorker::MissingLabels {
+        labels: BTreeSet::from(["gpu".parse::<WorkerLabel>().unwrap()]),
+    };
+    let full = NoWorker::WorkspaceFull {
+        worker: "gpu-1".parse().unwrap(),
+    };
+    for (reason, state, expected) in [
+        (NoWorker::NoneReady, StageState::Waiting, "no worker is ready"),
+        (missing, StageState::Held, "no ready worker has the label `gpu`"),
+        (
+            NoWorker::AllFull,
+            StageState::Waiting,
+            "all workers that fit are full",
+        ),
+        (
+            full,
+            StageState::Waiting,
+            "the worker `gpu-1`, which has the workspace, is full",
+        ),
+    ] {
+        let hold = vik_orchestrator::api_view::hold(&Hold::NoWorker { reason });
+        let explained = explained(DaemonState::Running, &[stage("implement", state, Some(hold))]);
+        let answer = answer(&explained);
+        assert!(answer.contains(expected), "{answer}");
+        let json = serde_json::to_value(&explained).unwrap();
+        let hold = &json["now"]["stages"][0]["hold"];
+        assert_eq!(
+            (&hold["reason"], &hold["detail"]),
+            (&json!("no_worker"), &json!(expected))
+        );
+    }
 }
 
 #[test]

@@ -85,6 +85,13 @@ fn waiting(issue: &str, reason: &str, detail: &str, until: Option<i64>) -> Waiti
     }))
 }
 
+fn worker(name: &str, state: &str, labels: &[&str]) -> Value {
+    json!({
+        "name": name, "labels": labels, "state": state, "running": 1, "capacity": 4,
+        "version": "0.2.0\u{1b}[2J",
+    })
+}
+
 fn approval(issue: &str, gate: Gate, call: Option<Call>) -> ApprovalView {
     let request = Request {
         id: "r".to_owned(),
@@ -142,6 +149,7 @@ fn eventful() -> Status {
     first.context = from_json(json!({"used": 12_345, "window": 200_000}));
     first.rate_limit = from_json(json!({"used_percent": 92.0}));
     first.resumed_from = Some("0195-before".to_owned());
+    first.worker = Some("gpu-1".parse().unwrap());
     let push = Call {
         tool: "Bash\u{202e}".to_owned(),
         command: Some("git push\n--force".to_owned()),
@@ -188,6 +196,10 @@ fn eventful() -> Status {
             },
             "needs_restart": ["workspace.root"],
         },
+        "workers": [
+            worker("build-2", "mismatched_workflow", &[]),
+            worker("gpu-1", "ready", &["cuda-12", "gpu", "linux"]),
+        ],
         "day": {
             "date": "2026-03-04", "spent": {"tokens": 1_234_567, "cost_usd": 12.5}, "limit": {"usd": 50.0},
         },
@@ -260,6 +272,7 @@ fn quiet_status_shows_the_dashboard_and_today_if_spent() {
     let pull = json!({"at": ago(2), "ok": true, "issues": 1, "skipped": 0, "duration_ms": 10});
     status.last_pull = from_json(pull);
     status.notify.clear();
+    status.workers.clear();
     status.retention = Some(RetentionView::default());
     status.api = Some(ApiView {
         address: "127.0.0.1:8080".to_owned(),

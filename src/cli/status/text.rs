@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 use vik_api::{
     ApprovalView, DayView, ParkedView, PullView, QuestionView, SessionView, SpendView, Status, WaitingView,
-    WorkflowView,
+    WorkerView, WorkflowView,
 };
 use vik_base::report::{
     NARROW, ago, columns, cost, count, date_time, elapsed_suffix, fitted_table, label, one_line, short,
@@ -31,6 +31,7 @@ pub fn text(status: &Status, now: Timestamp, width: usize) -> String {
     let others = |waiting: &&WaitingView| !matches!(waiting.reason.as_str(), "approval" | "question");
     let others: Vec<_> = status.waiting.iter().filter(others).collect();
     push_section(&mut out, &status.sessions, |list| sessions(list, now, width));
+    push_section(&mut out, &status.workers, |list| workers(list, width));
     push_section(&mut out, &status.approvals, |list| approvals(list, now, width));
     push_section(&mut out, &status.questions, |list| questions(list, now, width));
     push_section(&mut out, &status.parked, |list| parked(list, now, width));
@@ -329,6 +330,9 @@ fn doing(session: &SessionView, now: Timestamp) -> String {
     if session.adopted {
         doing = format!("adopted · {doing}");
     }
+    if let Some(worker) = &session.worker {
+        doing = format!("on {worker} · {doing}");
+    }
     if let Some(live) = session.live_text(now) {
         doing = format!("{doing} · {}", one_line(&live, 200));
     }
@@ -353,6 +357,23 @@ fn cost_of(session: &SessionView) -> String {
         None => cost(used),
         Some(max) => format!("{}/{}", cost(used), cost(Some(max))),
     }
+}
+
+fn workers(workers: &[WorkerView], width: usize) -> String {
+    let rows: Vec<_> = workers
+        .iter()
+        .map(|worker| {
+            let labels = worker.label_list();
+            [
+                worker.name.to_string(),
+                label(worker.state.as_str()),
+                format!("{} of {}", worker.running, worker.capacity),
+                one_line(&worker.version, 30),
+                if labels.is_empty() { "-".to_owned() } else { labels },
+            ]
+        })
+        .collect();
+    table_within(width, ["WORKER", "STATE", "RUNNING", "VERSION", "LABELS"], &rows)
 }
 
 fn parked(parked: &[ParkedView], now: Timestamp, width: usize) -> String {

@@ -41,8 +41,13 @@ impl StatusDiff {
     fn update(&mut self, status: &Status) -> Vec<Fact> {
         let mut facts = Vec::new();
         let state = format!(
-            "{:?} {} {:?} {:?} {:?}",
-            status.daemon.state, status.paused, status.paused_issues, status.taken_over, status.workflow
+            "{:?} {} {:?} {:?} {:?} {:?}",
+            status.daemon.state,
+            status.paused,
+            status.paused_issues,
+            status.taken_over,
+            status.workflow,
+            status.workers
         );
         if self.state.as_ref().is_some_and(|seen| *seen != state) {
             facts.push(Fact::State);

@@ -238,6 +238,14 @@ fn state(registry: &Registry, status: &Status) -> prometheus::Result<()> {
                 .collect(),
         ),
     )?;
+    let workers = status.workers.iter();
+    labelled(
+        registry,
+        "vik_worker_sessions",
+        "Number of running attempts on a worker; absent if attempts run on the machine of the daemon.",
+        &["worker"],
+        workers.map(|worker| (vec![worker.name.to_string()], f64::from(worker.running))),
+    )?;
     let parked = status.parked.iter();
     labelled(
         registry,
