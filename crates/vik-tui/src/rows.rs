@@ -5,12 +5,14 @@ mod issue;
 mod parked;
 mod session;
 mod waiting;
+mod worker;
 
 use vik_api::{Explanation, SessionView, StageState, StageView};
 use vik_core::ids::IssueId;
 
 use crate::table::{CellText, RowContext, Tone};
 pub(crate) use waiting::starts_in;
+pub(crate) use worker::worker_state;
 
 fn issue_cell(issue: &IssueId, context: &RowContext) -> CellText {
     if context.paused.contains(issue) {

@@ -143,6 +143,9 @@ pub(crate) trait Row: Sized + 'static {
     /// Returns the key that identifies the row after a refresh.
     fn key(&self) -> String;
 
+    /// Returns the issue that the row is about.
+    fn issue(&self) -> Option<&IssueId>;
+
     /// Returns one cell for each column.
     fn cells(&self, context: &RowContext) -> Vec<Cell>;
 }

@@ -248,16 +248,18 @@ impl App {
     }
 
     fn list_key(&mut self, code: KeyCode, commands: &mut Vec<Command>) {
-        let at = Tab::ALL.iter().position(|&tab| tab == self.tab).unwrap_or(0);
+        let tabs = self.tabs();
+        let at = tabs.iter().position(|&tab| tab == self.tab).unwrap_or(0);
         match code {
             KeyCode::Char('1') => self.show_tab(Tab::Sessions, commands),
             KeyCode::Char('2') => self.show_tab(Tab::Parked, commands),
             KeyCode::Char('3') => self.show_tab(Tab::Waiting, commands),
             KeyCode::Char('4') => self.show_tab(Tab::Issues, commands),
             KeyCode::Char('5') => self.show_tab(Tab::Approvals, commands),
-            KeyCode::Tab | KeyCode::Right => self.show_tab(Tab::ALL[(at + 1) % Tab::ALL.len()], commands),
+            KeyCode::Char('6') if tabs.contains(&Tab::Workers) => self.show_tab(Tab::Workers, commands),
+            KeyCode::Tab | KeyCode::Right => self.show_tab(tabs[(at + 1) % tabs.len()], commands),
             KeyCode::BackTab | KeyCode::Left => {
-                self.show_tab(Tab::ALL[(at + Tab::ALL.len() - 1) % Tab::ALL.len()], commands);
+                self.show_tab(tabs[(at + tabs.len() - 1) % tabs.len()], commands);
             }
             KeyCode::Char('/') => self.mode = Mode::Filter(self.filter.clone()),
             KeyCode::Char('s') => self.sort(false),

@@ -14,6 +14,7 @@ macro_rules! with_table {
             Tab::Waiting => with_table!(@ $app.waiting, $reference $table => $result),
             Tab::Issues => with_table!(@ $app.issues, $reference $table => $result),
             Tab::Approvals => with_table!(@ $app.approvals, $reference $table => $result),
+            Tab::Workers => with_table!(@ $app.workers, $reference $table => $result),
         }
     };
 }
@@ -33,6 +34,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use vik_api::{
     Action, ApprovalView, Explained, Explanation, ParkedView, QuestionView, SessionView, Status, WaitingView,
+    WorkerView,
 };
 use vik_client::ClientError;
 use vik_core::ids::IssueId;
@@ -46,7 +48,7 @@ pub(crate) use transcript::Transcript;
 
 use crate::msg::{Command, Msg};
 use crate::rows::is_finished;
-use crate::table::{RowContext, Table};
+use crate::table::{Row, RowContext, Table};
 use crate::text;
 pub(crate) use load::ISSUES_PER_PAGE;
 use load::RequestState;
@@ -59,15 +61,18 @@ pub(crate) enum Tab {
     Waiting,
     Issues,
     Approvals,
+    /// Shown only if there are workers.
+    Workers,
 }
 
 impl Tab {
-    pub(crate) const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 6] = [
         Self::Sessions,
         Self::Parked,
         Self::Waiting,
         Self::Issues,
         Self::Approvals,
+        Self::Workers,
     ];
 }
 
@@ -126,6 +131,7 @@ pub(crate) struct App {
     pub(crate) waiting: Table<WaitingView>,
     pub(crate) issues: Table<Explanation>,
     pub(crate) approvals: Table<ApprovalView>,
+    pub(crate) workers: Table<WorkerView>,
     /// The number of issues of the daemon; known after they were loaded.
     pub(crate) issues_total: Option<usize>,
     pub(crate) filter: String,
@@ -156,6 +162,7 @@ impl App {
             waiting: Table::new(),
             issues: Table::new(),
             approvals: Table::new(),
+            workers: Table::new(),
             issues_total: None,
             filter: String::new(),
             mode: Mode::Normal,
@@ -232,6 +239,15 @@ impl App {
         self.waiting.arrange(&self.filter, &context);
         self.issues.arrange(&self.filter, &context);
         self.approvals.arrange(&self.filter, &context);
+        self.workers.arrange(&self.filter, &context);
+    }
+
+    /// Returns the visible tabs, in order.
+    pub(crate) fn tabs(&self) -> &'static [Tab] {
+        match self.workers.total() {
+            0 => &Tab::ALL[..Tab::ALL.len() - 1],
+            _ => &Tab::ALL,
+        }
     }
 
     /// Returns the seconds since the last successful response; `None` without a connection error.
@@ -269,7 +285,7 @@ impl App {
     }
 
     fn selected_issue(&self) -> Option<&IssueId> {
-        with_table!(self, (&) table => table.current().map(|row| &row.issue_id))
+        with_table!(self, (&) table => table.current().and_then(Row::issue))
     }
 
     /// Returns the approval that a key applies to: the selected one, or the only one of the current

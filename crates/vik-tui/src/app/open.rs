@@ -72,7 +72,7 @@ impl App {
         if found.is_none() {
             match self.current_issue().cloned() {
                 Some(issue) => self.notify_error(format!("no session found for {issue}")),
-                None => self.notify_error("no row is selected".to_owned()),
+                None => self.notify_error("no issue is selected".to_owned()),
             }
         }
         found
@@ -82,7 +82,7 @@ impl App {
     pub(super) fn target_issue(&mut self) -> Option<IssueId> {
         let issue = self.current_issue().cloned();
         if issue.is_none() {
-            self.notify_error("no row is selected".to_owned());
+            self.notify_error("no issue is selected".to_owned());
         }
         issue
     }

@@ -53,6 +53,11 @@ impl App {
                     .set(std::mem::take(&mut status.waiting), &self.filter, &context);
                 self.approvals
                     .set(std::mem::take(&mut status.approvals), &self.filter, &context);
+                self.workers
+                    .set(std::mem::take(&mut status.workers), &self.filter, &context);
+                if !self.tabs().contains(&self.tab) {
+                    self.tab = Tab::Sessions;
+                }
                 self.status = Some(status);
                 self.loads.explained_stale = true;
                 if self.tab == Tab::Issues {

@@ -118,7 +118,7 @@ fn selection_survives_new_data() {
 #[test]
 fn sort_cycles_through_visible_columns() {
     let mut app = app(80, 24, 5);
-    let name = |app: &App| <SessionView as crate::table::Row>::COLUMNS[app.sessions.sort.0].name;
+    let name = |app: &App| <SessionView as Row>::COLUMNS[app.sessions.sort.0].name;
     assert_eq!((name(&app), app.sessions.sort.1), ("TIME", true));
     let mut seen = Vec::new();
     for _ in 0..8 {

@@ -1,6 +1,7 @@
 //! The columns of the approvals.
 
 use vik_api::ApprovalView;
+use vik_core::ids::IssueId;
 
 use super::issue_cell;
 use crate::table::{Cell, CellText, Column, Row, RowContext, Tone, Width, column};
@@ -20,6 +21,10 @@ impl Row for ApprovalView {
 
     fn key(&self) -> String {
         self.request.id.clone()
+    }
+
+    fn issue(&self) -> Option<&IssueId> {
+        Some(&self.issue_id)
     }
 
     fn cells(&self, context: &RowContext) -> Vec<Cell> {

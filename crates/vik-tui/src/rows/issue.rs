@@ -1,6 +1,7 @@
 //! The columns of the issues.
 
 use vik_api::Explanation;
+use vik_core::ids::IssueId;
 use vik_text::{cost_text, tokens};
 
 use super::{issue_status, share_tone};
@@ -57,6 +58,10 @@ impl Row for Explanation {
 
     fn key(&self) -> String {
         self.issue_id.as_str().to_owned()
+    }
+
+    fn issue(&self) -> Option<&IssueId> {
+        Some(&self.issue_id)
     }
 
     fn cells(&self, _: &RowContext) -> Vec<Cell> {

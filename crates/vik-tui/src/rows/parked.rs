@@ -1,6 +1,7 @@
 //! The columns of the parked issues.
 
 use vik_api::ParkedView;
+use vik_core::ids::IssueId;
 
 use super::issue_cell;
 use crate::table::{Cell, CellText, Column, Row, RowContext, Tone, Width, column};
@@ -20,6 +21,10 @@ impl Row for ParkedView {
 
     fn key(&self) -> String {
         format!("{}\u{1}{}", self.issue_id, self.stage)
+    }
+
+    fn issue(&self) -> Option<&IssueId> {
+        Some(&self.issue_id)
     }
 
     fn cells(&self, context: &RowContext) -> Vec<Cell> {

@@ -1,6 +1,7 @@
 //! The columns of the sessions.
 
 use vik_api::SessionView;
+use vik_core::ids::IssueId;
 use vik_text::{cost, short, tokens};
 
 use super::{activity, budget_share, issue_cell, share_tone};
@@ -57,6 +58,10 @@ impl Row for SessionView {
 
     fn key(&self) -> String {
         self.session_id.clone()
+    }
+
+    fn issue(&self) -> Option<&IssueId> {
+        Some(&self.issue_id)
     }
 
     fn cells(&self, context: &RowContext) -> Vec<Cell> {

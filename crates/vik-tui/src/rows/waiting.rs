@@ -1,6 +1,7 @@
 //! The columns of the waiting issues.
 
 use vik_api::WaitingView;
+use vik_core::ids::IssueId;
 
 use super::issue_cell;
 use crate::table::{Cell, CellText, Column, Row, RowContext, Tone, Width, column};
@@ -28,6 +29,10 @@ impl Row for WaitingView {
 
     fn key(&self) -> String {
         format!("{}\u{1}{}", self.issue_id, self.stage)
+    }
+
+    fn issue(&self) -> Option<&IssueId> {
+        Some(&self.issue_id)
     }
 
     fn cells(&self, context: &RowContext) -> Vec<Cell> {

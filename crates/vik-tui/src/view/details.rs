@@ -1,13 +1,13 @@
 //! The details of the selected row.
 
 use ratatui::layout::Rect;
-use vik_api::{ApprovalView, Explained, HoldView, SessionView};
+use vik_api::{ApprovalView, Explained, HoldView, SessionView, WorkerView};
 use vik_core::plural::count;
 use vik_text::{optional, short};
 
 use super::paint::Paint;
 use crate::app::{App, Tab, life, spent};
-use crate::rows::{activity, budget_share, issue_status, share_tone, stage_state, starts_in};
+use crate::rows::{activity, budget_share, issue_status, share_tone, stage_state, starts_in, worker_state};
 use crate::table::{CellText, Tone};
 use crate::text::{duration, fit_end, humanize, reason_text, seconds_between, short_duration, wrap};
 
@@ -37,6 +37,9 @@ impl Lines {
 }
 
 pub(super) fn draw(app: &App, area: Rect, paint: &mut Paint<'_>) {
+    if let Some(worker) = app.workers.current().filter(|_| app.tab == Tab::Workers) {
+        return draw_worker(app, worker, area, paint);
+    }
     let Some(issue) = app.current_issue() else {
         paint.rule(area.x, area.y, area.width, &[]);
         return;
@@ -53,12 +56,7 @@ pub(super) fn draw(app: &App, area: Rect, paint: &mut Paint<'_>) {
         name.push(CellText::new("  paused", Tone::Warn));
     }
     paint.rule(area.x, area.y, area.width, &name);
-    let inner = Rect {
-        x: area.x + 2,
-        y: area.y + 1,
-        width: area.width.saturating_sub(3),
-        height: area.height - 1,
-    };
+    let inner = below_rule(area);
     let known = app.explained_for(issue);
     let two = area.width >= TWO_HALVES_MIN_COLUMNS;
     let left_width = if two { inner.width / 2 - 1 } else { inner.width };
@@ -93,6 +91,41 @@ pub(super) fn draw(app: &App, area: Rect, paint: &mut Paint<'_>) {
     } else {
         left.lines.append(&mut right.lines);
         write(&left.lines, inner, paint);
+    }
+}
+
+/// Draws the details of a worker: its state, and the attempts on it.
+fn draw_worker(app: &App, worker: &WorkerView, area: Rect, paint: &mut Paint<'_>) {
+    let name = CellText::new(worker.name.as_str(), Tone::Strong);
+    paint.rule(area.x, area.y, area.width, &[name]);
+    let inner = below_rule(area);
+    let mut out = Lines {
+        lines: Vec::new(),
+        columns: usize::from(inner.width),
+    };
+    let state = worker_state(worker);
+    out.put("state", &state.text, state.tone, 1);
+    out.put("labels", &worker.label_list(), Tone::Plain, 2);
+    out.put("version", &worker.version, Tone::Faint, 1);
+    let rows = app.sessions.rows().iter();
+    for row in rows.filter(|row| row.worker.as_ref() == Some(&worker.name)) {
+        let time = duration(seconds_between(row.since, app.now));
+        let text = format!(
+            "{} {}, attempt {}, for {time}",
+            row.issue_id, row.stage, row.attempt
+        );
+        out.put("runs", &text, Tone::Plain, 1);
+    }
+    write(&out.lines, inner, paint);
+}
+
+/// Returns the area of the details below their rule.
+fn below_rule(area: Rect) -> Rect {
+    Rect {
+        x: area.x + 2,
+        y: area.y + 1,
+        width: area.width.saturating_sub(3),
+        height: area.height - 1,
     }
 }
 
@@ -172,6 +205,8 @@ fn row_details(app: &App, known: Option<&Explained>, out: &mut Lines) {
                 out.put("life", &life(&row.life), Tone::Plain, 1);
             }
         }
+        // A worker has details of its own.
+        Tab::Workers => {}
     }
 }
 
@@ -212,7 +247,11 @@ fn session(app: &App, row: &SessionView, known: Option<&Explained>, out: &mut Li
     if let Some(live) = row.live_text(app.now) {
         out.put("agent", &live, Tone::Faint, 2);
     }
-    let stage = format!("{}, attempt {}, by {}{model}", row.stage, row.attempt, row.agent);
+    let worker = optional(" on ", row.worker.as_ref(), "");
+    let stage = format!(
+        "{}, attempt {}, by {}{model}{worker}",
+        row.stage, row.attempt, row.agent
+    );
     out.put("stage", &stage, Tone::Plain, 1);
     let last_event = match row.last_event_at {
         None => "no event yet".to_owned(),

@@ -22,13 +22,14 @@ fn tabs(app: &App, y: u16, paint: &mut Paint<'_>) {
     let columns = app.size.0;
     let narrow = columns < 66;
     let mut x = 0;
-    for (number, tab) in (1..).zip(Tab::ALL) {
+    for (number, tab) in (1..).zip(app.tabs().iter().copied()) {
         let (name, shown, total) = match tab {
             Tab::Sessions => ("Sessions", app.sessions.shown(), app.sessions.total()),
             Tab::Parked => ("Parked", app.parked.shown(), app.parked.total()),
             Tab::Waiting => ("Waiting", app.waiting.shown(), app.waiting.total()),
             Tab::Issues => ("Issues", app.issues.shown(), app.issues.total()),
             Tab::Approvals => ("Approvals", app.approvals.shown(), app.approvals.total()),
+            Tab::Workers => ("Workers", app.workers.shown(), app.workers.total()),
         };
         let more = match tab {
             Tab::Waiting => app.status.as_ref().map_or(0, |status| status.waiting_more),
@@ -209,6 +210,7 @@ fn empty_text(app: &App, total: usize) -> String {
         Tab::Issues if app.issues_total.is_none() => "Loading the issues.",
         Tab::Issues => "No issues.",
         Tab::Approvals => "No pending requests.",
+        Tab::Workers => "No workers.",
     };
     text.to_owned()
 }

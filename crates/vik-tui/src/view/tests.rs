@@ -12,7 +12,7 @@ use serde_json::json;
 use unicode_width::UnicodeWidthStr as _;
 
 use super::*;
-use crate::app::App;
+use crate::app::{App, Tab};
 use crate::fixtures::*;
 use crate::msg::{EventsRequest, Msg};
 use vik_client::ClientError;
@@ -113,6 +113,44 @@ fn screens_of_every_tab() {
     });
     snapshot_in_two_sizes("diff", with_diff);
     snapshot_in_two_sizes("issue", |app| press(app, "e"));
+}
+
+#[test]
+fn workers_have_a_tab_if_there_are_any() {
+    for (columns, rows) in [(80, 24), (200, 50)] {
+        let mut app = app(columns, rows, 5);
+        assert!(!screen_text(&app).contains("Workers"));
+        press(&mut app, "6");
+        assert_eq!(app.tab, Tab::Sessions);
+        let mut status = status(5);
+        status.sessions[4].worker = Some("gpu-1".parse().unwrap());
+        status.workers = from_json(json!([
+            {"name": "build-2", "state": "mismatched_version", "running": 0, "capacity": 2,
+             "version": "0.1.9\u{1b}[31m"},
+            {"name": "gpu-1", "labels": ["cuda", "gpu"], "state": "ready", "running": 1, "capacity": 4,
+             "version": "0.2.0"},
+        ]));
+        send(&mut app, Msg::State(Ok(Box::new(status.clone()))));
+        let text = screen_text(&app);
+        assert!(
+            text.contains(" 6 Workers 2") && text.contains(" on gpu-1"),
+            "{text}"
+        );
+        press(&mut app, "6j");
+        let text = screen_text(&app);
+        assert!(!text.contains('\u{1b}'), "{text}");
+        for row in [
+            &["build-2", "mismatched version", "0", "2"][..],
+            &["> gpu-1", "ready", "1", "4", "0.2.0", "cuda, gpu"],
+            &["runs", "PROJ-104 implement, attempt 1, for "],
+        ] {
+            let has_all = |line: &&str| row.iter().all(|cell| line.contains(cell));
+            assert!(text.lines().any(|line| has_all(&line)), "{row:?} in {text}");
+        }
+        status.workers.clear();
+        send(&mut app, Msg::State(Ok(Box::new(status))));
+        assert_eq!(app.tab, Tab::Sessions);
+    }
 }
 
 #[test]
