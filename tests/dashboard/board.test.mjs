@@ -94,6 +94,28 @@ describe("the board", () => {
     assert.doesNotMatch(await page.locator("body").innerText(), /`/);
   });
 
+  it("shows the workers and where attempts run, if there are workers", async () => {
+    const { status } = mock.world;
+    page = await open(browser, mock.url);
+    await liveRow("SHOP-97").waitFor();
+    assert.equal(await page.locator("#workers").count(), 0);
+    status.workers = [
+      { name: "build-2", labels: [], state: "mismatched_version", running: 0, capacity: 2, version: "<b>0.1.9</b>" },
+      { name: "gpu-1", labels: ["cuda", "gpu"], state: "ready", running: 1, capacity: 4, version: "0.2.0" },
+    ];
+    status.sessions.find((entry) => entry.issue_id === "SHOP-97").worker = "gpu-1";
+    mock.publish({ type: "state" });
+    const rows = page.locator("#workers tbody tr");
+    await rows.first().waitFor();
+    assert.match(await rows.nth(0).innerText(), /build-2\s+mismatched version\s+0 of 2\s+<b>0\.1\.9<\/b>\s+–/);
+    assert.match(await rows.nth(1).innerText(), /gpu-1\s+ready\s+1 of 4\s+0\.2\.0\s+cuda, gpu/);
+    assert.match(await liveRow("SHOP-97").innerText(), /on gpu-1/);
+    assert.ok(await hasNoHorizontalScroll(page));
+    status.workers = [];
+    mock.publish({ type: "state" });
+    await page.locator("#workers").waitFor({ state: "detached" });
+  });
+
   it("leaves no half of a row empty", async () => {
     const width = (id) => page.locator(id).evaluate((el) => el.getBoundingClientRect().width);
     page = await open(browser, mock.url, { width: 1440 });

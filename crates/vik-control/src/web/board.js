@@ -3,11 +3,11 @@
 import { h } from "./dom.js";
 import { coalesce, encodeSegment, get } from "./api.js";
 import { store } from "./store.js";
-import { button, emptyState, errorNotice, meter, section } from "./ui.js";
+import { button, emptyState, errorNotice, meter, section, table } from "./ui.js";
 import { estimateSuffix, formatInteger, formatTokens, formatUsd, now, pluralize, relativeTime } from "./format.js";
 import { prose } from "./prose.js";
 import { drain, pause, refresh, resume } from "./steer.js";
-import { approvalRow, liveRow, parkedRow, questionRow, takenOverRow, waitingRow } from "./board_rows.js";
+import { approvalRow, liveRow, parkedRow, questionRow, takenOverRow, waitingRow, workerCells } from "./board_rows.js";
 import { doneColumn, issuesWithoutStage, stageColumns } from "./board_stages.js";
 import { spendPlot, throughputPlot } from "./plots.js";
 
@@ -365,6 +365,13 @@ export function boardPage() {
               ),
           h("ul", { class: "rows" }, status.sessions.map(liveRow)),
         ),
+        status.workers?.length
+          ? section(
+              "Workers",
+              { id: "workers", count: status.workers.length },
+              table("Workers", ["Name", "State", "Running", "Version", "Labels"], status.workers.map(workerCells)),
+            )
+          : null,
         h(
           "div",
           {

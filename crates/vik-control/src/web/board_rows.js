@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { button, chip, costMeter, issueHeading, issueHref, meter, sessionHref } from "./ui.js";
-import { formatTokens, humanize, liveFacts, pluralize, relativeTime, totalTokens } from "./format.js";
+import { formatInteger, formatTokens, humanize, liveFacts, pluralize, relativeTime, totalTokens } from "./format.js";
 import { answerApproval, answerQuestion, cancel, handBack, retry } from "./steer.js";
 import { prose } from "./prose.js";
 import { truncate } from "./visible.js";
@@ -53,6 +53,7 @@ export function liveRow(session) {
         h("span", { class: "dim" }, ` attempt ${session.attempt}`),
       ),
       h("span", { class: "dim" }, session.agent, session.model ? ` · ${session.model}` : ""),
+      session.worker ? h("span", { class: "dim" }, `on ${session.worker}`) : null,
       session.resumed_from || session.adopted
         ? h(
             "span",
@@ -266,6 +267,15 @@ export function takenOverRow(held) {
     }),
   );
 }
+
+/** Returns the cells of a worker. */
+export const workerCells = (worker) => [
+  worker.name,
+  chip(worker.state, humanize(worker.state), worker.state),
+  `${formatInteger(worker.running)} of ${formatInteger(worker.capacity)}`,
+  truncate(worker.version, 60),
+  worker.labels.length ? worker.labels.join(", ") : "–",
+];
 
 export function waitingRow(waiting, title) {
   return h(

@@ -18,6 +18,8 @@ const TONES = {
   waiting: "wait",
   handing_over: "wait",
   draining: "wait",
+  mismatched_version: "bad",
+  mismatched_workflow: "bad",
   stopping: "wait",
   stalled: "wait",
   asked: "wait",
