@@ -8,16 +8,17 @@ use std::time::Duration;
 
 use temporalio_client::errors::{WorkflowGetResultError, WorkflowInteractionError, WorkflowStartError};
 use temporalio_client::{
-    Client, NamespacedClient, WorkflowCancelOptions, WorkflowDescribeOptions, WorkflowGetResultOptions,
-    WorkflowIdConflictPolicy, WorkflowIdReusePolicy, WorkflowSignalOptions, WorkflowStartOptions,
+    Client, NamespacedClient, WorkflowDescribeOptions, WorkflowGetResultOptions, WorkflowSignalOptions,
+    WorkflowStartOptions,
 };
 use temporalio_common::data_converters::{
     GenericPayloadConverter, PayloadConversionError, SerializationContext, SerializationContextData,
     WorkflowSerializationContext,
 };
+use vik_core::worker::WorkerName;
 
 use crate::names::Queue;
-use crate::rpc::{Backoff, TASK_TIMEOUT, is_temporary, once};
+use crate::rpc::{Backoff, REQUEST_TIMEOUT, cancel_workflow, is_temporary, once, start_once};
 
 mod activities;
 mod outcome;
@@ -29,8 +30,6 @@ pub use outcome::{AttemptEnd, AttemptOutcome, Loss};
 pub use registry::{AttemptContext, LeaseState};
 pub use worker::{AttemptRunner, WorkerHost};
 pub(crate) use workflow::{AttemptStart, AttemptWorkflow};
-
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Starts the attempts of a queue.
 #[derive(Clone, Debug)]
@@ -44,8 +43,7 @@ pub struct Attempts {
 pub struct AttemptRequest {
     pub issue: String,
     pub attempt: String,
-    /// The name of the worker.
-    pub worker: String,
+    pub worker: WorkerName,
     /// After this time without a heartbeat, the attempt is lost. The worker ends it at three quarters
     /// of it.
     pub heartbeat_timeout: Duration,
@@ -95,35 +93,12 @@ impl Attempts {
             heartbeat_timeout_ms: timeout_ms,
             input: request.input.clone(),
         };
-        let mut backoff = Backoff::default();
-        let mut is_repeated = false;
-        loop {
-            let options = WorkflowStartOptions::new(self.queue.hubs(), &workflow_id)
-                .id_conflict_policy(WorkflowIdConflictPolicy::Fail)
-                .id_reuse_policy(WorkflowIdReusePolicy::RejectDuplicate)
-                .task_timeout(TASK_TIMEOUT)
-                .rpc_options(once(REQUEST_TIMEOUT))
-                .build();
-            let started = self
-                .client
-                .start_workflow(AttemptWorkflow::run, start.clone(), options)
-                .await;
-            match started {
-                Ok(_) => return Ok(self.get(&request.issue, &request.attempt)),
-                // The first request may have arrived although its answer was lost.
-                Err(WorkflowStartError::AlreadyStarted { .. }) if is_repeated => {
-                    return Ok(self.get(&request.issue, &request.attempt));
-                }
-                Err(WorkflowStartError::AlreadyStarted { .. }) => {
-                    return Err(AttemptError::AlreadyStarted);
-                }
-                Err(WorkflowStartError::PayloadConversion(error)) => return Err(error.into()),
-                Err(WorkflowStartError::Rpc(status)) if is_temporary(status.code()) => {
-                    is_repeated = true;
-                    backoff.pause().await;
-                }
-                Err(error) => return Err(AttemptError::Server(error.to_string())),
-            }
+        let options = WorkflowStartOptions::new(self.queue.hubs(), workflow_id).build();
+        match start_once(&self.client, || AttemptWorkflow::run, start, options).await {
+            Ok(()) => Ok(self.get(&request.issue, &request.attempt)),
+            Err(WorkflowStartError::AlreadyStarted { .. }) => Err(AttemptError::AlreadyStarted),
+            Err(WorkflowStartError::PayloadConversion(error)) => Err(error.into()),
+            Err(error) => Err(AttemptError::Server(error.to_string())),
         }
     }
 
@@ -154,13 +129,13 @@ impl AttemptClient {
                 .request_id(request_id.clone())
                 .rpc_options(once(REQUEST_TIMEOUT))
                 .build();
-            let sent = handle
-                .signal(AttemptWorkflow::command, command.clone(), options)
-                .await;
-            if let Some(result) = settle(sent) {
-                return result;
+            let sent = handle.signal(AttemptWorkflow::command, command.clone(), options);
+            match sent.await {
+                Err(WorkflowInteractionError::Rpc(status)) if is_temporary(status.code()) => {
+                    backoff.pause().await;
+                }
+                result => return result.map_err(interaction_error),
             }
-            backoff.pause().await;
         }
     }
 
@@ -171,19 +146,8 @@ impl AttemptClient {
     ///
     /// Returns an error if the attempt has ended.
     pub async fn cancel(&self) -> Result<(), AttemptError> {
-        let handle = self
-            .client
-            .get_workflow_handle::<AttemptWorkflow>(&self.workflow_id);
-        let mut backoff = Backoff::default();
-        loop {
-            let options = WorkflowCancelOptions::builder()
-                .rpc_options(once(REQUEST_TIMEOUT))
-                .build();
-            if let Some(result) = settle(handle.cancel(options).await) {
-                return result;
-            }
-            backoff.pause().await;
-        }
+        let cancelled = cancel_workflow(&self.client, &self.workflow_id).await;
+        cancelled.map_err(interaction_error)
     }
 
     /// Returns the latest updates that the worker has sent with a heartbeat, or `None` before the
@@ -246,13 +210,10 @@ impl AttemptClient {
     }
 }
 
-/// Returns the result of a request, or `None` if it is to be repeated.
-fn settle(result: Result<(), WorkflowInteractionError>) -> Option<Result<(), AttemptError>> {
-    match result {
-        Ok(()) => Some(Ok(())),
-        Err(WorkflowInteractionError::NotFound(_)) => Some(Err(AttemptError::NotFound)),
-        Err(WorkflowInteractionError::PayloadConversion(error)) => Some(Err(error.into())),
-        Err(WorkflowInteractionError::Rpc(status)) if is_temporary(status.code()) => None,
-        Err(error) => Some(Err(AttemptError::Server(error.to_string()))),
+fn interaction_error(error: WorkflowInteractionError) -> AttemptError {
+    match error {
+        WorkflowInteractionError::NotFound(_) => AttemptError::NotFound,
+        WorkflowInteractionError::PayloadConversion(error) => error.into(),
+        error => AttemptError::Server(error.to_string()),
     }
 }

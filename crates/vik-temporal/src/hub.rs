@@ -1,12 +1,12 @@
 //! What a hub runs for its queue: the workflows, and the activity of the hub that leads.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use temporalio_client::errors::WorkflowStartError;
 use temporalio_client::{Client, WorkflowIdConflictPolicy, WorkflowStartOptions};
 use temporalio_sdk::WorkerOptions;
 use temporalio_sdk::error::WorkflowRegistrationError;
-use temporalio_sdk::runtime::worker_tuner::{FixedSizeSlotSupplier, TunerHolder, WorkerTuner};
 use temporalio_sdk::workflow_replayer::{WorkflowReplayError, WorkflowReplayer, WorkflowReplayerOptions};
 use tokio::sync::watch;
 
@@ -15,9 +15,10 @@ use crate::codec::Codec;
 use crate::connect::data_converter;
 use crate::lead::{LeadActivities, LeadWorkflow, Leadership, Standing};
 use crate::log::{IndexWorkflow, SegmentWorkflow};
-use crate::names::Queue;
-use crate::poller::{Poller, PollerError};
-use crate::rpc::{Backoff, TASK_TIMEOUT, is_temporary, once};
+use crate::names::{HubId, Queue};
+use crate::poller::{Poller, PollerError, slots};
+use crate::request::{RequestWorkflow, Responder, take_requests};
+use crate::rpc::{Backoff, REQUEST_TIMEOUT, TASK_TIMEOUT, is_temporary, once};
 use crate::workers::WorkersWorkflow;
 
 /// How long a step of a workflow waits for the hub that made the last one. After that, any hub may
@@ -25,15 +26,19 @@ use crate::workers::WorkersWorkflow;
 const STICKY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How many steps of workflows a hub makes at the same time.
-const MAX_TASKS: usize = 100;
+const MAX_STEPS: usize = 100;
 
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// With one place for activities, a hub that leads does not ask for another one. If it is frozen, the
+/// server would give it the lead again.
+const MAX_LEADS: usize = 1;
 
-/// A hub: it makes the steps of all workflows of the queue, and may lead.
+/// A hub: it makes the steps of all workflows of the queue, answers requests, and may lead.
 #[derive(Debug)]
 pub struct Hub {
+    pub id: HubId,
     pub leadership: Leadership,
     poller: Poller,
+    requests: Poller,
 }
 
 /// A hub cannot take work.
@@ -51,29 +56,40 @@ impl Hub {
     /// Starts to take work, and starts the workflow of the queue that does not end. Open the
     /// [log](crate::log::Log::open) before: it checks that this hub has the key for payloads.
     ///
+    /// Requests to this hub are answered on the present runtime.
+    ///
     /// # Errors
     ///
     /// Returns an error if the task queue cannot be polled, or if the server refuses to start a
     /// workflow.
-    pub async fn start(client: Client, queue: &Queue) -> Result<Self, HubError> {
+    pub async fn start(
+        client: Client,
+        queue: &Queue,
+        responder: Arc<dyn Responder>,
+    ) -> Result<Self, HubError> {
+        let id = HubId::random();
         let (standing, receiver) = watch::channel(Standing::Following);
         let options = WorkerOptions::new(queue.hubs())
             .sticky_queue_schedule_to_start_timeout(STICKY_TIMEOUT)
             // When the hub stops, the activity that leads ends at once.
             .graceful_shutdown_period(Duration::ZERO)
-            .tuner(tuner())
-            .register_activities(LeadActivities::new(standing))
+            .tuner(slots(MAX_STEPS, MAX_LEADS))
+            .register_activities(LeadActivities::new(id, standing))
             .register_workflow::<IndexWorkflow>()?
             .register_workflow::<SegmentWorkflow>()?
             .register_workflow::<LeadWorkflow>()?
             .register_workflow::<WorkersWorkflow>()?
             .register_workflow::<AttemptWorkflow>()?
+            .register_workflow::<RequestWorkflow>()?
             .build();
         let poller = Poller::start(client.clone(), options)?;
+        let requests = take_requests(client.clone(), queue.hub_requests(id), responder)?;
         start_lead_workflow(&client, queue).await?;
         Ok(Self {
+            id,
             leadership: Leadership::new(receiver),
             poller,
+            requests,
         })
     }
 
@@ -83,30 +99,21 @@ impl Hub {
     ///
     /// Returns the reason.
     pub async fn ended(&mut self) -> Result<(), PollerError> {
-        self.poller.ended().await
+        tokio::select! {
+            result = self.poller.ended() => result,
+            result = self.requests.ended() => result,
+        }
     }
 
-    /// Takes no more work, and leads no longer.
+    /// Takes no more work, and leads no longer. Requests that take longer than three seconds are lost.
     ///
     /// # Errors
     ///
     /// Returns the reason if the hub had ended with an error.
     pub async fn stop(self) -> Result<(), PollerError> {
-        self.poller.stop().await
+        let (result, requests) = tokio::join!(self.poller.stop(), self.requests.stop());
+        result.and(requests)
     }
-}
-
-/// Returns the numbers of tasks that a hub has at the same time. With one place for activities, a hub
-/// that leads does not ask for another one. If it is frozen, the server would give it the lead again.
-fn tuner() -> WorkerTuner {
-    let tasks = FixedSizeSlotSupplier::new(MAX_TASKS);
-    TunerHolder::builder()
-        .workflow_task_slot_supplier(tasks)
-        .activity_task_slot_supplier(FixedSizeSlotSupplier::new(1))
-        .local_activity_task_slot_supplier(tasks)
-        .nexus_task_slot_supplier(tasks)
-        .build()
-        .into()
 }
 
 /// Returns a replayer of all workflows. It finds out whether this version can continue a history that
@@ -122,6 +129,7 @@ pub fn replayer(codec: Codec) -> Result<WorkflowReplayer, ReplayerError> {
         .register_workflow::<LeadWorkflow>()?
         .register_workflow::<WorkersWorkflow>()?
         .register_workflow::<AttemptWorkflow>()?
+        .register_workflow::<RequestWorkflow>()?
         .data_converter(data_converter(codec))
         .build();
     Ok(WorkflowReplayer::new(options)?)

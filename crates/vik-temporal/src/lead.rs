@@ -6,6 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use temporalio_client::Client;
+use temporalio_client::errors::WorkflowInteractionError;
 use temporalio_common::RetryPolicy;
 use temporalio_macros::{activities, workflow, workflow_methods};
 use temporalio_sdk::activities::{ActivityContext, ActivityError};
@@ -16,10 +18,14 @@ use temporalio_sdk::{
 use tokio::sync::watch;
 
 use crate::lease::{HeartbeatResult, Heartbeats};
+use crate::names::{HubId, Queue};
+use crate::rpc::heartbeat_details;
 use vik_proc::BootTime;
 
 /// A hub that sends no heartbeat for this time leads no longer.
 pub const LEAD_TIMEOUT: Duration = Duration::from_secs(3);
+
+const LEAD_ACTIVITY: &str = "vik_lead";
 
 /// The pause before the server gives the activity to another hub.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
@@ -86,6 +92,21 @@ impl Leadership {
     }
 }
 
+/// Returns the hub that leads, as far as the server knows: it may have ended a moment ago. It is
+/// `None` if no hub has led yet.
+///
+/// # Errors
+///
+/// Returns an error if the server does not answer, or if the details cannot be read.
+pub async fn leader(client: &Client, queue: &Queue) -> Result<Option<HubId>, WorkflowInteractionError> {
+    let details = match heartbeat_details(client, &queue.hub(), LEAD_ACTIVITY).await {
+        // The workflow is started by the first hub.
+        Err(WorkflowInteractionError::NotFound(_)) => return Ok(None),
+        details => details?,
+    };
+    Ok(details.and_then(|id| id.parse().ok()))
+}
+
 /// Keeps one hub leading.
 #[workflow]
 #[derive(Default)]
@@ -118,12 +139,14 @@ impl LeadWorkflow {
 
 /// What the hub that leads runs.
 pub struct LeadActivities {
+    /// The details of the heartbeats: others find the hub that leads by them.
+    hub: HubId,
     standing: watch::Sender<Standing>,
 }
 
 impl LeadActivities {
-    pub(crate) fn new(standing: watch::Sender<Standing>) -> Self {
-        Self { standing }
+    pub(crate) fn new(hub: HubId, standing: watch::Sender<Standing>) -> Self {
+        Self { hub, standing }
     }
 }
 
@@ -134,7 +157,8 @@ impl LeadActivities {
     #[activity(name = "vik_lead")]
     pub async fn lead(self: Arc<Self>, ctx: ActivityContext, _input: ()) -> Result<(), ActivityError> {
         let heartbeats = Heartbeats::new(ctx.clone());
-        let mut until = match heartbeats.send("").await {
+        let hub = self.hub.to_string();
+        let mut until = match heartbeats.send(&hub).await {
             HeartbeatResult::Confirmed { until, .. } => until,
             HeartbeatResult::NotHeld | HeartbeatResult::Unanswered => return Err(leads_no_longer()),
         };
@@ -150,7 +174,7 @@ impl LeadActivities {
             if until.has_passed() {
                 break;
             }
-            match tokio::time::timeout(until.remaining(), heartbeats.send("")).await {
+            match tokio::time::timeout(until.remaining(), heartbeats.send(&hub)).await {
                 Ok(HeartbeatResult::Confirmed { until: renewed, .. }) => until = renewed,
                 Ok(HeartbeatResult::Unanswered) => {}
                 Ok(HeartbeatResult::NotHeld) | Err(_) => break,

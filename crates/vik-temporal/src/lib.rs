@@ -14,6 +14,7 @@ mod lease;
 pub mod log;
 pub mod names;
 mod poller;
+pub mod request;
 mod rpc;
 pub mod workers;
 

@@ -5,8 +5,6 @@
 //! was written before, and [appends](Appender::append); from then on, the log refuses everything
 //! with an older term. Other hubs [follow](Log::follow).
 
-use std::time::Duration;
-
 use futures::StreamExt;
 use temporalio_client::errors::{WorkflowQueryError, WorkflowStartError, WorkflowUpdateError};
 use temporalio_client::grpc::WorkflowService;
@@ -22,7 +20,7 @@ use temporalio_common::protos::temporal::api::workflowservice::v1::ResetStickyTa
 use uuid::Uuid;
 
 use crate::names::Queue;
-use crate::rpc::{Backoff, TASK_TIMEOUT, decode, failure_message, is_temporary, once};
+use crate::rpc::{Backoff, REQUEST_TIMEOUT, TASK_TIMEOUT, decode, failure_message, is_temporary, once};
 
 mod appender;
 mod follower;
@@ -42,8 +40,6 @@ pub(crate) use workflows::{IndexStart, IndexWorkflow, SegmentWorkflow};
 use segment::Refusal;
 
 /// How long one request may take. A hub that has just started replays a segment before it answers.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-
 /// The log of a queue.
 #[derive(Clone, Debug)]
 pub struct Log {

@@ -7,12 +7,20 @@
 //! | `vik/QUEUE/log` | the index of the log: its first segment |
 //! | `vik/QUEUE/log/N` | segment N of the log |
 //! | `vik/QUEUE/workers` | the table of workers |
-//! | `vik/QUEUE/worker/NAME` | task queue of a worker |
+//! | `vik/QUEUE/worker/NAME` | task queue of a worker, for attempts |
+//! | `vik/QUEUE/worker/NAME/commands` | task queue of a worker, for commands to its attempts |
+//! | `vik/QUEUE/worker/NAME/requests` | task queue of a worker, for requests |
+//! | `vik/QUEUE/at/ID` | task queue of one hub, for requests |
+//! | `vik/QUEUE/request/ID` | a request to a worker or a hub |
 //! | `vik/QUEUE/ISSUE/ATTEMPT` | an attempt |
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
+use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use uuid::Uuid;
+use vik_core::worker::WorkerName;
 
 const MAX_QUEUE_BYTES: usize = 64;
 
@@ -21,7 +29,7 @@ const MAX_QUEUE_BYTES: usize = 64;
 const MAX_PART_BYTES: usize = 200;
 
 /// The parts after `vik/QUEUE` that no issue may have.
-const RESERVED: &[&str] = &["hub", "log", "worker", "workers"];
+const RESERVED: &[&str] = &["at", "hub", "log", "request", "worker", "workers"];
 
 /// The name of a queue of issues, from which all ids of its workflows are made.
 ///
@@ -37,6 +45,31 @@ const RESERVED: &[&str] = &["hub", "log", "worker", "workers"];
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Queue(String);
+
+/// Identifies a hub from its start to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct HubId(Uuid);
+
+impl HubId {
+    /// Returns an id that no other hub has.
+    pub(crate) fn random() -> Self {
+        Self(Uuid::new_v4())
+    }
+}
+
+impl fmt::Display for HubId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for HubId {
+    type Err = uuid::Error;
+
+    fn from_str(id: &str) -> Result<Self, Self::Err> {
+        id.parse().map(Self)
+    }
+}
 
 /// The name of a queue cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -87,9 +120,29 @@ impl Queue {
         format!("vik/{}/log/{number}", self.0)
     }
 
-    /// Returns the task queue of a worker. Different names have different task queues.
-    pub fn worker(&self, name: &str) -> String {
-        format!("vik/{}/worker/{}", self.0, encode(name))
+    /// Returns the task queue of a worker for its attempts.
+    pub fn worker(&self, name: &WorkerName) -> String {
+        format!("vik/{}/worker/{name}", self.0)
+    }
+
+    /// Returns the task queue of a worker for the commands to its attempts.
+    pub fn worker_commands(&self, name: &WorkerName) -> String {
+        format!("vik/{}/worker/{name}/commands", self.0)
+    }
+
+    /// Returns the task queue of a worker for requests to it.
+    pub fn worker_requests(&self, name: &WorkerName) -> String {
+        format!("vik/{}/worker/{name}/requests", self.0)
+    }
+
+    /// Returns the task queue of one hub for requests to it.
+    pub fn hub_requests(&self, id: HubId) -> String {
+        format!("vik/{}/at/{id}", self.0)
+    }
+
+    /// Returns the id of the workflow of a request.
+    pub fn request(&self, id: Uuid) -> String {
+        format!("vik/{}/request/{id}", self.0)
     }
 
     /// Returns the id of the workflow of an attempt. Different pairs have different ids.
@@ -148,6 +201,8 @@ fn push_hex(text: &mut String, prefix: &str, byte: u8) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use proptest::prelude::*;
 
@@ -167,7 +222,39 @@ mod tests {
     fn attempt_of_a_reserved_issue_is_no_other_workflow() {
         assert_eq!(queue().segment(3), "vik/q/log/3");
         assert_eq!(queue().attempt("log", "3"), "vik/q/%6Cog/3");
-        assert_ne!(queue().attempt("worker", "a"), queue().worker("a"));
+        assert_ne!(
+            queue().attempt("worker", "a"),
+            queue().worker(&"a".parse().unwrap())
+        );
+        assert_eq!(
+            queue().request(Uuid::nil()),
+            format!("vik/q/request/{}", Uuid::nil())
+        );
+        assert_ne!(
+            queue().attempt("request", &Uuid::nil().to_string()),
+            queue().request(Uuid::nil())
+        );
+        let hub = HubId::random();
+        assert_ne!(queue().attempt("at", &hub.to_string()), queue().hub_requests(hub));
+    }
+
+    #[test]
+    fn task_queues_are_different() {
+        let requests = WorkerName::from_str("requests").unwrap();
+        let commands = WorkerName::from_str("commands").unwrap();
+        let queues = [
+            queue().hubs(),
+            queue().worker(&requests),
+            queue().worker(&commands),
+            queue().worker_requests(&requests),
+            queue().worker_requests(&commands),
+            queue().worker_commands(&requests),
+            queue().worker_commands(&commands),
+            queue().hub_requests(HubId::random()),
+            queue().hub_requests(HubId::random()),
+        ];
+        let different: BTreeSet<_> = queues.iter().collect();
+        assert_eq!(different.len(), queues.len(), "{queues:?}");
     }
 
     #[test]

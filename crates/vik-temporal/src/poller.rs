@@ -5,6 +5,7 @@ use std::thread;
 
 use temporalio_client::Client;
 use temporalio_sdk::runtime::RuntimeOptions;
+use temporalio_sdk::runtime::worker_tuner::{FixedSizeSlotSupplier, TunerHolder, WorkerTuner};
 use temporalio_sdk::{Runtime, Worker, WorkerOptions};
 use tokio::sync::oneshot;
 use tokio::task::LocalSet;
@@ -68,17 +69,20 @@ impl Poller {
     ///
     /// Returns the reason.
     pub async fn ended(&mut self) -> Result<(), PollerError> {
-        match self.ended.as_mut() {
-            Some(ended) => ended.await.unwrap_or(Ok(())),
-            None => std::future::pending().await,
-        }
+        let Some(ended) = self.ended.as_mut() else {
+            return std::future::pending().await;
+        };
+        let result = ended.await.unwrap_or(Ok(()));
+        self.ended = None;
+        result
     }
 
     /// Takes no more tasks, and waits for those that run.
     ///
     /// # Errors
     ///
-    /// Returns the reason if polling had ended with an error.
+    /// Returns the reason if polling had ended with an error that [`ended`](Self::ended) has not
+    /// returned.
     pub async fn stop(mut self) -> Result<(), PollerError> {
         if let Some(stop) = self.stop.take() {
             let _ = stop.send(());
@@ -88,6 +92,18 @@ impl Poller {
             None => Ok(()),
         }
     }
+}
+
+/// Returns the maximum numbers of steps of workflows and of activities at the same time.
+pub(crate) fn slots(steps: usize, activities: usize) -> WorkerTuner {
+    let steps = FixedSizeSlotSupplier::new(steps);
+    TunerHolder::builder()
+        .workflow_task_slot_supplier(steps)
+        .activity_task_slot_supplier(FixedSizeSlotSupplier::new(activities))
+        .local_activity_task_slot_supplier(steps)
+        .nexus_task_slot_supplier(steps)
+        .build()
+        .into()
 }
 
 async fn run(client: Client, options: WorkerOptions, stopped: oneshot::Receiver<()>) -> Result<(), String> {
@@ -109,4 +125,25 @@ async fn run(client: Client, options: WorkerOptions, stopped: oneshot::Receiver<
 
 fn reason(error: impl Display) -> String {
     error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn poller_that_has_ended_can_be_stopped() {
+        let error = PollerError {
+            queue: "q".to_owned(),
+            reason: "r".to_owned(),
+        };
+        let (sender, ended) = oneshot::channel();
+        let mut poller = Poller {
+            stop: None,
+            ended: Some(ended),
+        };
+        sender.send(Err(error.clone())).unwrap();
+        assert_eq!(poller.ended().await, Err(error));
+        assert_eq!(poller.stop().await, Ok(()));
+    }
 }

@@ -3,17 +3,31 @@
 use std::time::Duration;
 
 use serde::Deserialize;
+use temporalio_client::errors::{WorkflowInteractionError, WorkflowStartError};
 use temporalio_client::tonic::Code;
-use temporalio_client::{Client, NamespacedClient, RetryOptions, RpcOptions};
+use temporalio_client::{
+    Client, NamespacedClient, RetryOptions, RpcOptions, UntypedWorkflow, WorkflowCancelOptions,
+    WorkflowDescribeOptions, WorkflowIdConflictPolicy, WorkflowIdReusePolicy, WorkflowStartOptions,
+};
+use temporalio_common::HasWorkflowDefinition;
 use temporalio_common::data_converters::{
-    PayloadConversionError, SerializationContextData, TemporalDeserializable, WorkflowSerializationContext,
+    ActivitySerializationContext, DataConverter, GenericPayloadConverter, PayloadConversionError,
+    SerializationContext, SerializationContextData, TemporalDeserializable, TemporalSerializable,
+    WorkflowSerializationContext,
 };
 use temporalio_common::protos::temporal::api::common::v1::Payload;
 use temporalio_common::protos::temporal::api::failure::v1::Failure;
+use temporalio_common::protos::temporal::api::workflow::v1::PendingActivityInfo;
 
 /// How long a hub may take for a step of a workflow before another one gets it. The default of the
 /// server is ten seconds, which would be added to a takeover from a frozen hub.
 pub(crate) const TASK_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How long a request to the server may take before it is repeated.
+pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A worker or hub that does not take an attempt or a request within this time is not there.
+pub(crate) const TAKE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Returns the options of a request that fails at once, or after `timeout`.
 pub(crate) fn once(timeout: Duration) -> RpcOptions {
@@ -33,6 +47,121 @@ pub(crate) fn is_temporary(code: Code) -> bool {
             | Code::Unimplemented
             | Code::FailedPrecondition
     )
+}
+
+/// Starts a workflow whose id is used once. While the server does not answer, the request is
+/// repeated.
+///
+/// # Errors
+///
+/// Returns an error if a workflow with this id was started before, even if it has ended, if the input
+/// is too large, or if the server refuses it.
+pub(crate) async fn start_once<W>(
+    client: &Client,
+    workflow: impl Fn() -> W,
+    input: W::Input,
+    mut options: WorkflowStartOptions,
+) -> Result<(), WorkflowStartError>
+where
+    W: HasWorkflowDefinition,
+    W::Input: Clone + Send,
+{
+    options.id_conflict_policy = WorkflowIdConflictPolicy::Fail;
+    options.id_reuse_policy = WorkflowIdReusePolicy::RejectDuplicate;
+    options.task_timeout = Some(TASK_TIMEOUT);
+    options.rpc_options = once(REQUEST_TIMEOUT);
+    let mut backoff = Backoff::default();
+    let mut is_repeated = false;
+    loop {
+        let started = client.start_workflow(workflow(), input.clone(), options.clone());
+        match started.await {
+            Ok(_) => return Ok(()),
+            // The first request may have arrived although its answer was lost.
+            Err(WorkflowStartError::AlreadyStarted { .. }) if is_repeated => return Ok(()),
+            Err(WorkflowStartError::Rpc(status)) if is_temporary(status.code()) => {
+                is_repeated = true;
+                backoff.pause().await;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Requests the cancellation of a workflow. While the server does not answer, the request is
+/// repeated.
+///
+/// # Errors
+///
+/// Returns an error if the workflow has ended, or if the server refuses the request.
+pub(crate) async fn cancel_workflow(client: &Client, id: &str) -> Result<(), WorkflowInteractionError> {
+    let handle = client.get_workflow_handle::<UntypedWorkflow>(id);
+    let mut backoff = Backoff::default();
+    loop {
+        let options = WorkflowCancelOptions::builder()
+            .rpc_options(once(REQUEST_TIMEOUT))
+            .build();
+        match handle.cancel(options).await {
+            Err(WorkflowInteractionError::Rpc(status)) if is_temporary(status.code()) => {
+                backoff.pause().await;
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Returns the details of the latest heartbeat of an activity, by the type of the activity, or `None`
+/// if it does not run or has sent none.
+///
+/// # Errors
+///
+/// Returns an error if there is no such workflow, if the server does not answer, or if the details
+/// cannot be read.
+pub(crate) async fn heartbeat_details(
+    client: &Client,
+    workflow_id: &str,
+    activity_type: &str,
+) -> Result<Option<String>, WorkflowInteractionError> {
+    let options = WorkflowDescribeOptions::builder()
+        .rpc_options(once(REQUEST_TIMEOUT))
+        .build();
+    let handle = client.get_workflow_handle::<UntypedWorkflow>(workflow_id);
+    let described = handle.describe(options).await?.into_raw();
+    let is_wanted = |activity: &PendingActivityInfo| {
+        let kind = activity.activity_type.as_ref();
+        kind.is_some_and(|kind| kind.name == activity_type)
+    };
+    let activity = described.pending_activities.into_iter().find(is_wanted);
+    let details = activity.and_then(|activity| activity.heartbeat_details);
+    let Some(details) = details.and_then(|details| details.payloads.into_iter().next()) else {
+        return Ok(None);
+    };
+    // The codec was applied by the SDK.
+    let converter = client.data_converter().payload_converter();
+    let data = SerializationContextData::Workflow(WorkflowSerializationContext::new());
+    let context = SerializationContext::new(&data, converter);
+    Ok(Some(converter.from_payload(&context, details)?))
+}
+
+/// Checks that an activity can send its result. Otherwise the server would never have one.
+///
+/// # Errors
+///
+/// Returns the reason if the result is too large, or cannot be encoded.
+pub(crate) async fn check_result<T>(converter: &DataConverter, result: &T) -> Result<(), String>
+where
+    T: TemporalSerializable + 'static,
+{
+    let context = SerializationContextData::Activity(ActivitySerializationContext::new());
+    let encoded = converter.to_payload(&context, result).await;
+    encoded.map(drop).map_err(|error| payload_reason(&error))
+}
+
+/// Returns why a payload cannot be sent or read.
+pub(crate) fn payload_reason(error: &PayloadConversionError) -> String {
+    match error {
+        PayloadConversionError::EncodingError(cause) => cause.to_string(),
+        error => error.to_string(),
+    }
 }
 
 /// Returns the message of a failure. The server has it only as a payload.
@@ -79,6 +208,17 @@ impl Backoff {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::{Codec, MAX_PLAIN_BYTES};
+    use crate::connect::data_converter;
+
+    #[tokio::test]
+    async fn check_result_gives_the_size_that_is_too_large() {
+        let converter = data_converter(Codec::default());
+        let large = "x".repeat(MAX_PLAIN_BYTES);
+        assert_eq!(check_result(&converter, &large[1_000..].to_owned()).await, Ok(()));
+        let reason = check_result(&converter, &large).await.unwrap_err();
+        assert!(reason.ends_with("the maximum is 16777216"), "{reason}");
+    }
 
     #[test]
     fn backoff_grows_to_a_second() {

@@ -5,22 +5,21 @@ use std::time::Duration;
 use temporalio_client::errors::{WorkflowQueryError, WorkflowStartError};
 use temporalio_client::tonic::Code;
 use temporalio_client::{Client, WorkflowQueryOptions, WorkflowStartOptions};
+use vik_core::worker::Worker;
 
 use crate::names::Queue;
-use crate::rpc::{Backoff, TASK_TIMEOUT, is_temporary, once};
+use crate::rpc::{Backoff, REQUEST_TIMEOUT, TASK_TIMEOUT, is_temporary, once};
 
 mod presence;
 mod table;
 mod workflow;
 
-pub use presence::{Presence, Worker};
-pub use table::{Announcement, InvalidAnnouncement, Row, Table};
+pub use presence::PresenceTracker;
+pub use table::{InvalidAnnouncement, Row, Table};
 pub(crate) use workflow::WorkersWorkflow;
 
 /// The time between two announcements of a worker.
 pub const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(60);
-
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The table of the workers of a queue.
 #[derive(Clone, Debug)]
@@ -34,6 +33,8 @@ pub struct Workers {
 pub enum WorkersError {
     #[error(transparent)]
     Invalid(#[from] InvalidAnnouncement),
+    #[error("an announcement cannot be encoded: {0}")]
+    Encoding(#[from] serde_json::Error),
     #[error("the server refuses a request for the table of workers: {0}")]
     Server(String),
 }
@@ -47,9 +48,11 @@ impl Workers {
     ///
     /// # Errors
     ///
-    /// Returns an error if the announcement is too large, or if the server refuses it.
-    pub async fn announce(&self, announcement: &Announcement) -> Result<(), WorkersError> {
-        announcement.check()?;
+    /// Returns an error if the announcement is too large, if it is one of a lost worker, or if the
+    /// server refuses it.
+    pub async fn announce(&self, worker: &Worker) -> Result<(), WorkersError> {
+        table::check(worker)?;
+        let announcement = serde_json::to_value(worker)?;
         let mut backoff = Backoff::default();
         loop {
             let options = WorkflowStartOptions::new(self.queue.hubs(), self.queue.workers())
@@ -81,9 +84,9 @@ impl Workers {
     /// # Errors
     ///
     /// As [`announce`](Self::announce).
-    pub async fn keep_announcing(&self, announcement: &Announcement) -> Result<(), WorkersError> {
+    pub async fn keep_announcing(&self, worker: &Worker) -> Result<(), WorkersError> {
         loop {
-            self.announce(announcement).await?;
+            self.announce(worker).await?;
             tokio::time::sleep(ANNOUNCE_INTERVAL).await;
         }
     }

@@ -6,9 +6,6 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use temporalio_client::NamespacedClient;
-use temporalio_common::data_converters::{
-    ActivitySerializationContext, PayloadConversionError, SerializationContextData,
-};
 use temporalio_macros::activities;
 use temporalio_sdk::ApplicationFailure;
 use temporalio_sdk::activities::{ActivityContext, ActivityError};
@@ -20,6 +17,7 @@ use super::outcome::AttemptEnd;
 use super::registry::{AttemptContext, LeaseState, Registry};
 use super::worker::AttemptRunner;
 use crate::lease::{HeartbeatResult, Heartbeats};
+use crate::rpc::check_result;
 
 /// Updates go to the hub after this time, even if no heartbeat is due.
 const UPDATE_PAUSE: Duration = Duration::from_secs(1);
@@ -85,8 +83,9 @@ impl AttemptActivities {
         };
         let running = self.runtime.spawn(self.runner.run(context));
         let end = keep_alive(&heartbeats, running, &lease_sender, latest).await?;
-        check_size(&ctx, &end).await?;
-        Ok(end)
+        let client = ctx.client();
+        let checked = check_result(client.data_converter(), &end).await;
+        checked.map(|()| end).map_err(failed)
     }
 
     /// Passes a command to an attempt that this worker runs.
@@ -166,17 +165,6 @@ async fn next_update(updates: &mut watch::Receiver<String>) {
 fn ended(end: Result<AttemptEnd, tokio::task::JoinError>) -> Result<AttemptEnd, ActivityError> {
     // The message of a panic may contain data, and is in the log of the worker.
     end.map_err(|_| failed("the attempt panicked".to_owned()))
-}
-
-/// Checks that the end can be sent. Otherwise the server would never have one.
-async fn check_size(ctx: &ActivityContext, end: &AttemptEnd) -> Result<(), ActivityError> {
-    let context = SerializationContextData::Activity(ActivitySerializationContext::new());
-    let client = ctx.client();
-    let encoded = client.data_converter().to_payload(&context, end).await;
-    encoded.map(drop).map_err(|error| match error {
-        PayloadConversionError::EncodingError(error) => failed(error.to_string()),
-        error => failed(error.to_string()),
-    })
 }
 
 fn failed(reason: String) -> ActivityError {

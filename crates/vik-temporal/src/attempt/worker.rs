@@ -1,4 +1,4 @@
-//! A worker: it takes the attempts that a hub starts on its task queue.
+//! A worker: it takes the attempts and requests of its task queues.
 
 use std::sync::Arc;
 
@@ -6,12 +6,14 @@ use futures::future::BoxFuture;
 use temporalio_client::Client;
 use temporalio_sdk::WorkerOptions;
 use tokio::runtime::Handle;
+use vik_core::worker::WorkerName;
 
 use super::activities::AttemptActivities;
 use super::outcome::AttemptEnd;
 use super::registry::AttemptContext;
 use crate::names::Queue;
 use crate::poller::{Poller, PollerError};
+use crate::request::{Responder, take_requests};
 
 /// Runs attempts on this machine.
 pub trait AttemptRunner: Send + Sync + 'static {
@@ -19,48 +21,57 @@ pub trait AttemptRunner: Send + Sync + 'static {
     fn run(&self, attempt: AttemptContext) -> BoxFuture<'static, AttemptEnd>;
 }
 
-/// Takes attempts until it is stopped.
+/// Takes attempts and requests until it is stopped.
 #[derive(Debug)]
 pub struct WorkerHost {
-    poller: Poller,
+    attempts: Poller,
+    requests: Poller,
 }
 
 impl WorkerHost {
-    /// Starts to take the attempts of the worker `name`. They run on the present runtime.
+    /// Starts to take the attempts and requests of the worker `name`. They run on the present runtime,
+    /// and none of them waits for one of the other kind.
     ///
     /// # Errors
     ///
-    /// Returns an error if the task queue cannot be polled.
+    /// Returns an error if a task queue cannot be polled.
     pub fn start(
         client: Client,
         queue: &Queue,
-        name: &str,
+        name: &WorkerName,
         runner: Arc<dyn AttemptRunner>,
+        responder: Arc<dyn Responder>,
     ) -> Result<Self, PollerError> {
         let activities = AttemptActivities::new(runner, Handle::current());
         let options = WorkerOptions::new(queue.worker(name))
             .register_activities(activities)
             .build();
-        let poller = Poller::start(client, options)?;
-        Ok(Self { poller })
+        let attempts = Poller::start(client.clone(), options)?;
+        let requests = take_requests(client, queue.worker_requests(name), responder)?;
+        Ok(Self { attempts, requests })
     }
 
-    /// Resolves when the worker no longer takes attempts, without a request to stop.
+    /// Resolves when the worker no longer takes attempts or requests, without a request to stop.
     ///
     /// # Errors
     ///
     /// Returns the reason.
     pub async fn ended(&mut self) -> Result<(), PollerError> {
-        self.poller.ended().await
+        tokio::select! {
+            result = self.attempts.ended() => result,
+            result = self.requests.ended() => result,
+        }
     }
 
-    /// Takes no more attempts, and waits for those that run. While it waits, they are not reachable
-    /// for commands.
+    /// Takes no more attempts, waits for those that run, and then takes no more requests. While it
+    /// waits, attempts are not reachable for commands. Requests that take longer than three seconds
+    /// are lost.
     ///
     /// # Errors
     ///
     /// Returns the reason if the worker had ended with an error.
     pub async fn stop(self) -> Result<(), PollerError> {
-        self.poller.stop().await
+        let attempts = self.attempts.stop().await;
+        attempts.and(self.requests.stop().await)
     }
 }

@@ -14,12 +14,10 @@ use temporalio_sdk::{
 
 use super::activities::{AttemptActivities, Command};
 use super::outcome::AttemptOutcome;
+use crate::rpc::TAKE_TIMEOUT;
 
 /// The id of the activity that runs the attempt, in its history.
 pub(super) const ATTEMPT_ACTIVITY: &str = "attempt";
-
-/// A worker that does not take an attempt within this time is not there.
-const TAKE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// An attempt may take any time, but the server wants a limit.
 const MAX_ATTEMPT: Duration = Duration::from_secs(10 * 365 * 24 * 3600);

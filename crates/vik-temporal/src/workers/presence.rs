@@ -1,24 +1,18 @@
-//! Which workers are there, by the clock of the hub that reads the table.
+//! Which workers are lost, by the clock of the hub that reads the table.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::table::{Announcement, Table};
+use vik_core::worker::{Presence, Worker, WorkerName};
 use vik_proc::BootTime;
 
-/// A worker that the table has.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Worker {
-    pub announcement: Announcement,
-    /// It has announced itself within the timeout.
-    pub is_present: bool,
-}
+use super::table::Table;
 
 /// Remembers when this hub saw each announcement first, so that no clocks are compared.
 #[derive(Clone, Debug)]
-pub struct Presence {
+pub struct PresenceTracker {
     timeout: Duration,
-    seen: BTreeMap<String, Seen>,
+    seen: BTreeMap<WorkerName, Seen>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -28,8 +22,8 @@ struct Seen {
     at: Option<BootTime>,
 }
 
-impl Presence {
-    /// Returns a presence of which workers are missing after `timeout` without an announcement.
+impl PresenceTracker {
+    /// Returns a tracker for which workers are lost after `timeout` without an announcement.
     pub fn new(timeout: Duration) -> Self {
         Self {
             timeout,
@@ -37,7 +31,7 @@ impl Presence {
         }
     }
 
-    /// Returns all workers of the table, by name.
+    /// Returns all workers of the table, by name. Those that are missing are lost.
     ///
     /// A hub that reads the table for the first time does not know how old it is. For it, a worker is
     /// missing if others have announced themselves for a timeout since.
@@ -55,65 +49,78 @@ impl Presence {
             };
             let seen = Seen { count: row.count, at };
             self.seen.insert(name.clone(), seen);
-            workers.push(Worker {
-                announcement: row.announcement.clone(),
-                is_present: at.is_some_and(|at| now < at.saturating_add(self.timeout)),
-            });
+            let mut worker = row.worker.clone();
+            if at.is_none_or(|at| now >= at.saturating_add(self.timeout)) {
+                worker.presence = Presence::Lost;
+            }
+            workers.push(worker);
         }
         workers
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use std::collections::BTreeSet;
+    use std::num::NonZeroU32;
+
+    use vik_core::worker::{Revision, WorkerLabel};
+
     use super::*;
 
     const TIMEOUT: Duration = Duration::from_secs(150);
 
-    fn announce(table: &mut Table, name: &str, now_ms: u64) {
-        let announcement = Announcement {
-            name: name.to_owned(),
-            ..Announcement::default()
-        };
-        table.announce(announcement, now_ms);
+    /// Returns an available worker with this name.
+    pub fn worker(name: &str) -> Worker {
+        Worker {
+            name: name.parse().unwrap(),
+            labels: BTreeSet::from(["linux".parse::<WorkerLabel>().unwrap()]),
+            capacity: NonZeroU32::MIN,
+            revision: Revision {
+                version: "1".to_owned(),
+                workflow_digest: "d".to_owned(),
+            },
+            presence: Presence::Available,
+        }
     }
 
-    fn present(presence: &mut Presence, table: &Table, now: BootTime) -> Vec<bool> {
-        let workers = presence.observe(table, now);
-        workers.iter().map(|worker| worker.is_present).collect()
+    fn presences(tracker: &mut PresenceTracker, table: &Table, now: BootTime) -> Vec<Presence> {
+        let workers = tracker.observe(table, now);
+        workers.iter().map(|worker| worker.presence).collect()
     }
 
     #[test]
-    fn worker_is_missing_after_the_timeout_until_it_announces_itself() {
+    fn worker_is_lost_after_the_timeout_until_it_announces_itself() {
         let mut table = Table::default();
-        announce(&mut table, "a", 0);
-        let mut presence = Presence::new(TIMEOUT);
+        table.announce(worker("a"), 0);
+        let mut tracker = PresenceTracker::new(TIMEOUT);
         let start = BootTime::now();
-        assert_eq!(present(&mut presence, &table, start), [true]);
+        let end = start.saturating_add(TIMEOUT);
+        assert_eq!(tracker.observe(&table, start), [worker("a")]);
         let before = start.saturating_add(TIMEOUT - Duration::from_secs(1));
-        assert_eq!(present(&mut presence, &table, before), [true]);
-        assert_eq!(
-            present(&mut presence, &table, start.saturating_add(TIMEOUT)),
-            [false]
-        );
+        assert_eq!(presences(&mut tracker, &table, before), [Presence::Available]);
+        assert_eq!(presences(&mut tracker, &table, end), [Presence::Lost]);
         // The clock of the server may be anywhere.
-        announce(&mut table, "a", 5);
-        assert_eq!(
-            present(&mut presence, &table, start.saturating_add(TIMEOUT)),
-            [true]
-        );
+        let draining = Worker {
+            presence: Presence::Draining,
+            ..worker("a")
+        };
+        table.announce(draining, 5);
+        assert_eq!(presences(&mut tracker, &table, end), [Presence::Draining]);
+        let later = end.saturating_add(TIMEOUT);
+        assert_eq!(presences(&mut tracker, &table, later), [Presence::Lost]);
     }
 
     #[test]
-    fn worker_that_was_old_in_the_first_table_is_missing() {
+    fn worker_that_was_old_in_the_first_table_is_lost() {
         let mut table = Table::default();
-        announce(&mut table, "a", 0);
-        announce(&mut table, "b", 150_001);
-        announce(&mut table, "c", 300_001);
-        let mut presence = Presence::new(TIMEOUT);
+        table.announce(worker("a"), 0);
+        table.announce(worker("b"), 150_001);
+        table.announce(worker("c"), 300_001);
+        let mut tracker = PresenceTracker::new(TIMEOUT);
         assert_eq!(
-            present(&mut presence, &table, BootTime::now()),
-            [false, true, true]
+            presences(&mut tracker, &table, BootTime::now()),
+            [Presence::Lost, Presence::Available, Presence::Available]
         );
     }
 }

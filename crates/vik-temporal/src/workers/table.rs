@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use vik_core::worker::{Presence, Revision, Worker, WorkerName};
 
 /// A worker that has not announced itself for this time leaves the table, in milliseconds.
 const MAX_AGE_MS: u64 = 24 * 3600 * 1000;
@@ -13,56 +14,35 @@ const MAX_ROWS: usize = 1_000;
 const MAX_TEXT_BYTES: usize = 256;
 const MAX_LABELS: usize = 64;
 
-/// What a worker announces of itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Announcement {
-    pub name: String,
-    pub labels: Vec<String>,
-    /// How many attempts it runs at the same time.
-    pub capacity: u32,
-    /// The version of its program.
-    pub version: String,
-    /// The digest of its workflow file.
-    pub digest: String,
-    /// It finishes its attempts and takes no more.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub is_draining: bool,
-}
-
 /// An announcement is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "a worker needs a name, and at most {MAX_LABELS} labels; each text has at most \
-     {MAX_TEXT_BYTES} bytes"
+    "a worker announces itself as available or draining, with at most {MAX_LABELS} labels and at most \
+     {MAX_TEXT_BYTES} bytes of version and digest"
 )]
 pub struct InvalidAnnouncement;
 
-impl Announcement {
-    /// Checks the sizes, so that the table stays small.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a text is too long, there are too many labels, or there is no name.
-    pub fn check(&self) -> Result<(), InvalidAnnouncement> {
-        let mut texts = self
-            .labels
-            .iter()
-            .chain([&self.name, &self.version, &self.digest]);
-        let is_valid = !self.name.is_empty()
-            && self.labels.len() <= MAX_LABELS
-            && texts.all(|text| text.len() <= MAX_TEXT_BYTES);
-        if is_valid {
-            Ok(())
-        } else {
-            Err(InvalidAnnouncement)
-        }
+/// Checks an announcement: the table must stay small, and no worker can report that it is lost.
+pub(super) fn check(worker: &Worker) -> Result<(), InvalidAnnouncement> {
+    let Revision {
+        version,
+        workflow_digest,
+    } = &worker.revision;
+    let is_valid = worker.presence != Presence::Lost
+        && worker.labels.len() <= MAX_LABELS
+        && version.len().max(workflow_digest.len()) <= MAX_TEXT_BYTES;
+    if is_valid {
+        Ok(())
+    } else {
+        Err(InvalidAnnouncement)
     }
 }
 
 /// A worker in the table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
-    pub announcement: Announcement,
+    /// As it announced itself last.
+    pub worker: Worker,
     /// How often it has announced itself.
     pub count: u64,
     /// When it did so last, in milliseconds since 1970 on the clock of the server.
@@ -72,82 +52,91 @@ pub struct Row {
 /// All workers of a queue, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Table {
-    pub rows: BTreeMap<String, Row>,
+    pub rows: BTreeMap<WorkerName, Row>,
 }
 
 impl Table {
     /// Adds or replaces a worker, and removes those that have not announced themselves for a day.
     /// An invalid announcement changes nothing, as does a new worker if there are 1,000.
-    pub fn announce(&mut self, announcement: Announcement, now_ms: u64) {
+    pub fn announce(&mut self, worker: Worker, now_ms: u64) {
         self.rows
             .retain(|_, row| row.last_ms.saturating_add(MAX_AGE_MS) > now_ms);
-        let row = self.rows.get(&announcement.name);
-        if announcement.check().is_err() || (row.is_none() && self.rows.len() >= MAX_ROWS) {
+        let row = self.rows.get(&worker.name);
+        if check(&worker).is_err() || (row.is_none() && self.rows.len() >= MAX_ROWS) {
             return;
         }
         let row = Row {
             count: row.map_or(0, |row| row.count) + 1,
             last_ms: now_ms,
-            announcement: announcement.clone(),
+            worker: worker.clone(),
         };
-        self.rows.insert(announcement.name, row);
+        self.rows.insert(worker.name, row);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use vik_core::worker::WorkerLabel;
 
-    fn named(name: &str) -> Announcement {
-        Announcement {
-            name: name.to_owned(),
-            capacity: 4,
-            ..Announcement::default()
-        }
+    use super::*;
+    use crate::workers::presence::tests::worker;
+
+    fn name(name: &str) -> WorkerName {
+        name.parse().unwrap()
     }
 
     #[test]
     fn table_has_the_last_announcement_of_each_worker() {
         let mut table = Table::default();
-        table.announce(named("a"), 1);
-        table.announce(named("b"), 2);
-        let drained = Announcement {
-            is_draining: true,
-            ..named("a")
+        table.announce(worker("a"), 1);
+        table.announce(worker("b"), 2);
+        let draining = Worker {
+            presence: Presence::Draining,
+            ..worker("a")
         };
-        table.announce(drained.clone(), 3);
-        let row = &table.rows["a"];
+        table.announce(draining.clone(), 3);
+        let row = &table.rows[&name("a")];
         assert_eq!((row.count, row.last_ms), (2, 3));
-        assert_eq!(row.announcement, drained);
+        assert_eq!(row.worker, draining);
         assert_eq!(table.rows.len(), 2);
     }
 
     #[test]
     fn table_forgets_a_worker_after_a_day() {
         let mut table = Table::default();
-        table.announce(named("a"), 1_000);
-        table.announce(named("b"), MAX_AGE_MS + 999);
-        assert!(table.rows.contains_key("a"));
-        table.announce(named("b"), MAX_AGE_MS + 1_000);
-        assert!(!table.rows.contains_key("a"));
+        table.announce(worker("a"), 1_000);
+        table.announce(worker("b"), MAX_AGE_MS + 999);
+        assert!(table.rows.contains_key(&name("a")));
+        table.announce(worker("b"), MAX_AGE_MS + 1_000);
+        assert!(!table.rows.contains_key(&name("a")));
     }
 
     #[test]
-    fn table_stays_small() {
+    fn table_stays_small_and_has_no_worker_that_reports_its_loss() {
         let mut table = Table::default();
-        table.announce(named(""), 1);
-        table.announce(named(&"x".repeat(257)), 1);
-        let labels = Announcement {
-            labels: vec!["l".to_owned(); 65],
-            ..named("a")
-        };
-        table.announce(labels, 1);
+        let labels = (0..=MAX_LABELS).map(|label| label.to_string().parse::<WorkerLabel>().unwrap());
+        let mut invalid = [worker("a"), worker("a"), worker("a"), worker("a")];
+        invalid[0].labels = labels.collect();
+        invalid[1].revision.version = "x".repeat(MAX_TEXT_BYTES + 1);
+        invalid[2].revision.workflow_digest = "x".repeat(MAX_TEXT_BYTES + 1);
+        invalid[3].presence = Presence::Lost;
+        for worker in invalid {
+            table.announce(worker, 1);
+        }
         assert_eq!(table, Table::default());
         for number in 0..1_100 {
-            table.announce(named(&number.to_string()), 1);
+            table.announce(worker(&number.to_string()), 1);
         }
         assert_eq!(table.rows.len(), 1_000);
-        table.announce(named("7"), 2);
-        assert_eq!(table.rows["7"].count, 2);
+        table.announce(worker("7"), 2);
+        assert_eq!(table.rows[&name("7")].count, 2);
+    }
+
+    #[test]
+    fn table_can_be_read_again() {
+        let mut table = Table::default();
+        table.announce(worker("a"), 1);
+        let json = serde_json::to_string(&table).unwrap();
+        assert_eq!(serde_json::from_str::<Table>(&json).unwrap(), table);
     }
 }

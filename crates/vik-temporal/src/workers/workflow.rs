@@ -7,7 +7,7 @@ use temporalio_sdk::{
     ContinueAsNewOptions, SyncWorkflowContext, WorkflowContext, WorkflowContextView, WorkflowResult,
 };
 
-use super::table::{Announcement, Table};
+use super::table::Table;
 
 /// After so many announcements, a short history replaces the long one.
 const MAX_ANNOUNCEMENTS: u32 = 500;
@@ -38,13 +38,17 @@ impl WorkersWorkflow {
         Ok(())
     }
 
+    /// Adds the worker. One of a newer version may announce what this version cannot read. It is left
+    /// out: as an error, it would stop the table for all workers.
     #[signal(name = "announce")]
-    pub fn announce(&mut self, ctx: &mut SyncWorkflowContext<Self>, announcement: Announcement) {
+    pub fn announce(&mut self, ctx: &mut SyncWorkflowContext<Self>, announcement: serde_json::Value) {
         let now = ctx
             .workflow_time()
             .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         let now_ms = now.and_then(|now| u64::try_from(now.as_millis()).ok());
-        self.table.announce(announcement, now_ms.unwrap_or(0));
+        if let Ok(worker) = serde_json::from_value(announcement) {
+            self.table.announce(worker, now_ms.unwrap_or(0));
+        }
         self.announcements += 1;
     }
 

@@ -5,6 +5,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use nix::sys::signal::Signal;
 use temporalio_client::Client;
+use vik_core::worker::WorkerName;
 use vik_temporal::attempt::{
     AttemptClient, AttemptContext, AttemptEnd, AttemptError, AttemptOutcome, AttemptRequest, AttemptRunner,
     Attempts, Loss, WorkerHost,
@@ -12,7 +13,8 @@ use vik_temporal::attempt::{
 use vik_temporal::log::Limits;
 
 use crate::child::{Process, print};
-use crate::server::{HubWithLog, Server, queue};
+use crate::request;
+use crate::server::{HubWithLog, PATIENCE, Server, queue, worker_name};
 
 /// Runs attempts as their input and their commands ask for.
 struct Scripted;
@@ -71,10 +73,15 @@ pub fn noise(length: usize) -> String {
 }
 
 /// The role `worker` of a child.
-pub async fn run_worker(client: Client, name: &str) {
-    let _host = WorkerHost::start(client, &queue(), name, Arc::new(Scripted)).unwrap();
+pub async fn run_worker(client: Client, name: &WorkerName) {
+    let _host = start_host(client, name);
     print("ready");
     std::future::pending::<()>().await;
+}
+
+fn start_host(client: Client, name: &WorkerName) -> WorkerHost {
+    let responder = Arc::new(request::Scripted("worker"));
+    WorkerHost::start(client, &queue(), name, Arc::new(Scripted), responder).unwrap()
 }
 
 pub struct World {
@@ -93,11 +100,20 @@ impl World {
     }
 
     pub fn worker(&self) -> WorkerHost {
-        WorkerHost::start(self.hub.client.clone(), &queue(), "w", Arc::new(Scripted)).unwrap()
+        start_host(self.hub.client.clone(), &worker_name())
     }
 
     pub async fn start(&self, attempt: &str, input: &str) -> AttemptClient {
         self.attempts.start(&request(attempt, input)).await.unwrap()
+    }
+
+    /// Starts an attempt that sends heartbeats rarely.
+    pub async fn start_slow(&self, attempt: &str) -> AttemptClient {
+        let request = AttemptRequest {
+            heartbeat_timeout: 2 * PATIENCE,
+            ..request(attempt, "")
+        };
+        self.attempts.start(&request).await.unwrap()
     }
 }
 
@@ -105,7 +121,7 @@ fn request(attempt: &str, input: &str) -> AttemptRequest {
     AttemptRequest {
         issue: "VIK-1".to_owned(),
         attempt: attempt.to_owned(),
-        worker: "w".to_owned(),
+        worker: worker_name(),
         heartbeat_timeout: Duration::from_secs(2),
         input: input.to_owned(),
     }

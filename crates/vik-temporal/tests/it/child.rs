@@ -104,7 +104,10 @@ async fn runs_a_role() {
     let client = connect_to(port, KEY).await;
     match role.as_str() {
         "hub" => lead::run_hub(client).await,
-        "worker" => attempt::run_worker(client, &std::env::var(NAME).unwrap()).await,
+        "worker" => {
+            let name = std::env::var(NAME).unwrap().parse().unwrap();
+            attempt::run_worker(client, &name).await;
+        }
         role => panic!("unknown role {role}"),
     }
 }

@@ -1,11 +1,14 @@
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use temporalio_client::Client;
 use vik_temporal::hub::Hub;
+use vik_temporal::lead::leader;
 use vik_temporal::log::Limits;
 
 use crate::child::{Process, print};
+use crate::request;
 use crate::server::{HubWithLog, Server, queue};
 
 /// The role `hub` of a child.
@@ -28,9 +31,15 @@ async fn acquired(hub: &mut Hub) -> Duration {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_of_two_hubs_leads_until_it_stops() {
     let Some(server) = Server::start() else { return };
+    let client = server.client().await;
+    let leader = async || leader(&client, &queue()).await.unwrap();
+    assert_eq!(leader().await, None);
     let mut first = server.hub(Limits::default()).await.hub;
     first.leadership.acquired().await;
-    let mut second = Hub::start(server.client().await, &queue()).await.unwrap();
+    assert_eq!(leader().await, Some(first.id));
+    let responder = Arc::new(request::Scripted("second"));
+    let second = Hub::start(server.client().await, &queue(), responder).await;
+    let mut second = second.unwrap();
     assert!(!second.leadership.standing().is_leading());
     let mut leadership = first.leadership.clone();
     first.stop().await.unwrap();
@@ -38,6 +47,7 @@ async fn one_of_two_hubs_leads_until_it_stops() {
     let took = acquired(&mut second).await;
     println!("took over from a hub that stopped in {took:?}");
     assert!(took < Duration::from_secs(5), "{took:?}");
+    assert_eq!(leader().await, Some(second.id));
 }
 
 #[tokio::test(flavor = "multi_thread")]

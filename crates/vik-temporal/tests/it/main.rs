@@ -11,5 +11,6 @@ mod child;
 mod lead;
 mod log;
 mod replay;
+mod request;
 mod server;
 mod workers;

@@ -4,15 +4,18 @@
 //! right only for a workflow that no user can have running.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use temporalio_client::{Client, UntypedWorkflow, WorkflowFetchHistoryOptions, WorkflowHistory};
 use vik_temporal::hub::replayer;
 use vik_temporal::log::Limits;
-use vik_temporal::workers::{Announcement, Workers};
+use vik_temporal::request::{Recipient, Requests};
+use vik_temporal::workers::Workers;
 
 use crate::attempt::{World, updates};
 use crate::child::Process;
-use crate::server::{KEY, Server, codec, queue};
+use crate::server::{KEY, Server, codec, queue, worker_name};
+use crate::workers;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/histories")
@@ -33,7 +36,7 @@ fn histories() -> Vec<(String, Vec<u8>)> {
 async fn replayed_histories_are_those_of_this_version() {
     let replayer = replayer(codec(KEY)).unwrap();
     let histories = histories();
-    assert!(histories.len() >= 7, "{}", histories.len());
+    assert!(histories.len() >= 12, "{}", histories.len());
     for (name, json) in histories {
         let history = WorkflowHistory::from_json(&json).unwrap();
         let replayed = replayer.replay_workflow(history).await;
@@ -98,18 +101,29 @@ async fn records_histories() {
     let mut process = Process::start("worker", "w", server.port());
     let attempt = world.start("lost", "").await;
     process.wait_for("started");
+
+    let requests = Requests::new(hub.client.clone(), queue());
+    let recipient = Recipient::Worker(worker_name());
+    let start = |body: &str| requests.start(&recipient, body.to_owned(), Duration::from_secs(60));
+    let mut answered = start("a").await.unwrap();
+    answered.answer().await.unwrap();
+    let mut cancelled = start("hang").await.unwrap();
+    process.wait_for("answering");
+    cancelled.cancel().await.unwrap();
+    cancelled.answer().await.unwrap_err();
+    let mut lost = start("hang").await.unwrap();
+    process.wait_for("answering");
     process.kill();
+    lost.answer().await.unwrap_err();
+    let mut not_taken = start("a").await.unwrap();
+    not_taken.answer().await.unwrap_err();
     attempt.outcome().await.unwrap();
 
-    let workers = Workers::new(hub.client.clone(), queue());
-    let announcement = Announcement {
-        name: "w".to_owned(),
-        ..Announcement::default()
-    };
+    let table = Workers::new(hub.client.clone(), queue());
     for _ in 0..3 {
-        workers.announce(&announcement).await.unwrap();
+        table.announce(&workers::worker("w")).await.unwrap();
     }
-    workers.table().await.unwrap();
+    table.table().await.unwrap();
 
     record(&hub.client, "hub", &queue().hub()).await;
     record(&hub.client, "log_index", &queue().log()).await;
@@ -118,5 +132,14 @@ async fn records_histories() {
     for attempt in ["finished", "cancelled", "not_taken", "lost"] {
         let id = queue().attempt("VIK-1", attempt);
         record(&hub.client, &format!("attempt_{attempt}"), &id).await;
+    }
+    let requests = [
+        ("answered", answered),
+        ("cancelled", cancelled),
+        ("lost", lost),
+        ("not_taken", not_taken),
+    ];
+    for (name, request) in requests {
+        record(&hub.client, &format!("request_{name}"), request.id()).await;
     }
 }

@@ -2,6 +2,7 @@
 
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use temporalio_client::grpc::WorkflowService;
@@ -9,11 +10,14 @@ use temporalio_client::tonic::IntoRequest;
 use temporalio_client::{Client, UntypedWorkflow, WorkflowDescribeOptions};
 use temporalio_common::protos::temporal::api::common::v1::WorkflowExecution;
 use temporalio_common::protos::temporal::api::workflowservice::v1::DeleteWorkflowExecutionRequest;
+use vik_core::worker::WorkerName;
 use vik_temporal::codec::{Codec, PayloadKey};
 use vik_temporal::connect::{Settings, connect};
 use vik_temporal::hub::Hub;
 use vik_temporal::log::{Limits, Log};
 use vik_temporal::names::Queue;
+
+use crate::request;
 
 /// Longer than any step of a test takes on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -141,7 +145,8 @@ pub struct HubWithLog {
 impl HubWithLog {
     pub async fn start(client: Client, limits: Limits) -> Self {
         let log = Log::open(client.clone(), queue(), limits).await.unwrap();
-        let hub = Hub::start(client.clone(), &queue()).await.unwrap();
+        let responder = Arc::new(request::Scripted("hub"));
+        let hub = Hub::start(client.clone(), &queue(), responder).await.unwrap();
         Self { client, log, hub }
     }
 }
@@ -165,6 +170,11 @@ pub fn codec(key: &[u8]) -> Codec {
 
 pub fn queue() -> Queue {
     Queue::new("test").unwrap()
+}
+
+/// The name of the worker of most tests.
+pub fn worker_name() -> WorkerName {
+    "w".parse().unwrap()
 }
 
 fn free_port() -> u16 {

@@ -1,17 +1,25 @@
+use std::collections::BTreeSet;
+use std::num::NonZeroU32;
+
+use temporalio_client::{NamespacedClient, UntypedSignal, UntypedWorkflow, WorkflowSignalOptions};
+use temporalio_common::data_converters::RawValue;
+use vik_core::worker::{Presence, Revision, Worker, WorkerLabel};
 use vik_proc::BootTime;
 use vik_temporal::log::Limits;
-use vik_temporal::workers::{ANNOUNCE_INTERVAL, Announcement, Presence, Table, Workers};
+use vik_temporal::workers::{ANNOUNCE_INTERVAL, PresenceTracker, Table, Workers};
 
 use crate::server::{Server, queue};
 
-fn announcement(name: &str) -> Announcement {
-    Announcement {
-        name: name.to_owned(),
-        labels: vec!["linux".to_owned()],
-        capacity: 4,
-        version: "1".to_owned(),
-        digest: "d".to_owned(),
-        is_draining: false,
+pub fn worker(name: &str) -> Worker {
+    Worker {
+        name: name.parse().unwrap(),
+        labels: BTreeSet::from(["linux".parse::<WorkerLabel>().unwrap()]),
+        capacity: NonZeroU32::MIN,
+        revision: Revision {
+            version: "1".to_owned(),
+            workflow_digest: "d".to_owned(),
+        },
+        presence: Presence::Available,
     }
 }
 
@@ -30,20 +38,49 @@ async fn hub_reads_what_workers_announce() {
     let hub = server.hub(Limits::default()).await;
     let workers = Workers::new(hub.client.clone(), queue());
     assert_eq!(workers.table().await.unwrap(), Table::default());
-    workers.announce(&announcement("a")).await.unwrap();
-    workers.announce(&announcement("b")).await.unwrap();
-    let draining = Announcement {
-        is_draining: true,
-        ..announcement("a")
+    workers.announce(&worker("a")).await.unwrap();
+    workers.announce(&worker("b")).await.unwrap();
+    let draining = Worker {
+        presence: Presence::Draining,
+        ..worker("a")
     };
     workers.announce(&draining).await.unwrap();
-    let is_expected = |table: &Table| table.rows.get("a").is_some_and(|row| row.count == 2);
+    let lost = Worker {
+        presence: Presence::Lost,
+        ..worker("a")
+    };
+    assert!(workers.announce(&lost).await.is_err());
+    let is_expected = |table: &Table| table.rows.values().any(|row| row.count == 2);
     let table = wait_for(&workers, is_expected).await;
-    let mut presence = Presence::new(ANNOUNCE_INTERVAL * 5 / 2);
-    let present = presence.observe(&table, BootTime::now());
-    assert_eq!(present.len(), 2);
-    assert!(present.iter().all(|worker| worker.is_present));
-    assert_eq!(present[0].announcement, draining);
+    let mut tracker = PresenceTracker::new(ANNOUNCE_INTERVAL * 5 / 2);
+    let present = tracker.observe(&table, BootTime::now());
+    assert_eq!(present, [draining, worker("b")]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn announcement_that_cannot_be_read_does_not_stop_the_table() {
+    let Some(server) = Server::start() else { return };
+    let hub = server.hub(Limits::default()).await;
+    let workers = Workers::new(hub.client.clone(), queue());
+    workers.announce(&worker("a")).await.unwrap();
+    let mut hostile = serde_json::to_value(worker("b")).unwrap();
+    hostile["name"] = "../b".into();
+    let mut newer = serde_json::to_value(worker("c")).unwrap();
+    newer["presence"] = "resting".into();
+    let handle = hub
+        .client
+        .get_workflow_handle::<UntypedWorkflow>(queue().workers());
+    for announcement in [hostile, newer, serde_json::Value::Null] {
+        let converter = hub.client.data_converter().payload_converter();
+        let payload = RawValue::from_value(&announcement, converter);
+        let signal = UntypedSignal::new("announce");
+        let options = WorkflowSignalOptions::default();
+        handle.signal(signal, payload, options).await.unwrap();
+    }
+    workers.announce(&worker("d")).await.unwrap();
+    let table = wait_for(&workers, |table| table.rows.len() == 2).await;
+    let names: Vec<_> = table.rows.keys().map(|name| name.as_str()).collect();
+    assert_eq!(names, ["a", "d"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -51,14 +88,11 @@ async fn table_survives_a_new_history_without_losing_an_announcement() {
     let Some(server) = Server::start() else { return };
     let hub = server.hub(Limits::default()).await;
     let workers = Workers::new(hub.client.clone(), queue());
-    let announce = |worker: u64| {
+    let announce = |number: u64| {
         let workers = workers.clone();
         async move {
             for _ in 0..70 {
-                workers
-                    .announce(&announcement(&worker.to_string()))
-                    .await
-                    .unwrap();
+                workers.announce(&worker(&number.to_string())).await.unwrap();
             }
         }
     };
