@@ -7,18 +7,14 @@
 use std::time::Duration;
 
 use temporalio_client::errors::{WorkflowGetResultError, WorkflowInteractionError, WorkflowStartError};
-use temporalio_client::{
-    Client, NamespacedClient, WorkflowDescribeOptions, WorkflowGetResultOptions, WorkflowSignalOptions,
-    WorkflowStartOptions,
-};
-use temporalio_common::data_converters::{
-    GenericPayloadConverter, PayloadConversionError, SerializationContext, SerializationContextData,
-    WorkflowSerializationContext,
-};
+use temporalio_client::{Client, WorkflowGetResultOptions, WorkflowSignalOptions, WorkflowStartOptions};
+use temporalio_common::data_converters::PayloadConversionError;
 use vik_core::worker::WorkerName;
 
 use crate::names::Queue;
-use crate::rpc::{Backoff, REQUEST_TIMEOUT, cancel_workflow, is_temporary, once, start_once};
+use crate::rpc::{
+    Backoff, REQUEST_TIMEOUT, cancel_workflow, heartbeat_details, is_temporary, once, start_once,
+};
 
 mod activities;
 mod outcome;
@@ -90,6 +86,7 @@ impl Attempts {
         let timeout_ms = u64::try_from(request.heartbeat_timeout.as_millis()).unwrap_or(u64::MAX);
         let start = AttemptStart {
             task_queue: self.queue.worker(&request.worker),
+            command_queue: self.queue.worker_commands(&request.worker),
             heartbeat_timeout_ms: timeout_ms,
             input: request.input.clone(),
         };
@@ -157,30 +154,8 @@ impl AttemptClient {
     ///
     /// Returns an error if there is no such attempt, or if the server does not answer.
     pub async fn updates(&self) -> Result<Option<String>, AttemptError> {
-        let handle = self
-            .client
-            .get_workflow_handle::<AttemptWorkflow>(&self.workflow_id);
-        let options = WorkflowDescribeOptions::builder()
-            .rpc_options(once(REQUEST_TIMEOUT))
-            .build();
-        let described = match handle.describe(options).await {
-            Ok(described) => described.into_raw(),
-            Err(WorkflowInteractionError::NotFound(_)) => return Err(AttemptError::NotFound),
-            Err(error) => return Err(AttemptError::Server(error.to_string())),
-        };
-        let attempt = described
-            .pending_activities
-            .into_iter()
-            .find(|activity| activity.activity_id == workflow::ATTEMPT_ACTIVITY);
-        let details = attempt.and_then(|activity| activity.heartbeat_details);
-        let Some(details) = details.and_then(|details| details.payloads.into_iter().next()) else {
-            return Ok(None);
-        };
-        // The codec was applied by the SDK.
-        let converter = self.client.data_converter().payload_converter();
-        let data = SerializationContextData::Workflow(WorkflowSerializationContext::new());
-        let context = SerializationContext::new(&data, converter);
-        Ok(Some(converter.from_payload(&context, details)?))
+        let details = heartbeat_details(&self.client, &self.workflow_id, activities::ATTEMPT);
+        details.await.map_err(interaction_error)
     }
 
     /// Waits for the end of the attempt. While the server does not answer, it waits.

@@ -22,6 +22,9 @@ use crate::rpc::check_result;
 /// Updates go to the hub after this time, even if no heartbeat is due.
 const UPDATE_PAUSE: Duration = Duration::from_secs(1);
 
+/// The type of the activity that runs an attempt.
+pub(super) const ATTEMPT: &str = "vik_attempt";
+
 /// A command for an attempt, with its number among those of the attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Command {
@@ -29,7 +32,7 @@ pub struct Command {
     pub text: String,
 }
 
-/// What a worker does for the hubs.
+/// The activities on the task queue for attempts.
 pub struct AttemptActivities {
     runner: Arc<dyn AttemptRunner>,
     registry: Registry,
@@ -38,12 +41,23 @@ pub struct AttemptActivities {
 }
 
 impl AttemptActivities {
-    pub(super) fn new(runner: Arc<dyn AttemptRunner>, runtime: Handle) -> Self {
+    pub(super) fn new(runner: Arc<dyn AttemptRunner>, registry: Registry, runtime: Handle) -> Self {
         Self {
             runner,
-            registry: Registry::default(),
+            registry,
             runtime,
         }
+    }
+}
+
+/// The activities on the task queue for commands.
+pub struct CommandActivities {
+    registry: Registry,
+}
+
+impl CommandActivities {
+    pub(super) fn new(registry: Registry) -> Self {
+        Self { registry }
     }
 }
 
@@ -87,7 +101,10 @@ impl AttemptActivities {
         let checked = check_result(client.data_converter(), &end).await;
         checked.map(|()| end).map_err(failed)
     }
+}
 
+#[activities]
+impl CommandActivities {
     /// Passes a command to an attempt that this worker runs.
     #[activity(name = "vik_command")]
     pub async fn command(

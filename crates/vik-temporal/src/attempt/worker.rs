@@ -1,4 +1,4 @@
-//! A worker: it takes the attempts and requests of its task queues.
+//! A worker: it takes the attempts, commands and requests of its task queues.
 
 use std::sync::Arc;
 
@@ -8,12 +8,19 @@ use temporalio_sdk::WorkerOptions;
 use tokio::runtime::Handle;
 use vik_core::worker::WorkerName;
 
-use super::activities::AttemptActivities;
+use super::activities::{AttemptActivities, CommandActivities};
 use super::outcome::AttemptEnd;
-use super::registry::AttemptContext;
+use super::registry::{AttemptContext, Registry};
 use crate::names::Queue;
-use crate::poller::{Poller, PollerError};
+use crate::poller::{Poller, PollerError, slots};
 use crate::request::{Responder, take_requests};
+
+/// How many attempts a worker runs at the same time, whatever its hubs ask for. Further ones are not
+/// taken.
+const MAX_ATTEMPTS: usize = 100;
+
+/// How many commands a worker passes on at the same time.
+const MAX_COMMANDS: usize = 16;
 
 /// Runs attempts on this machine.
 pub trait AttemptRunner: Send + Sync + 'static {
@@ -21,16 +28,19 @@ pub trait AttemptRunner: Send + Sync + 'static {
     fn run(&self, attempt: AttemptContext) -> BoxFuture<'static, AttemptEnd>;
 }
 
-/// Takes attempts and requests until it is stopped.
+/// Takes attempts, commands and requests until it is stopped.
 #[derive(Debug)]
 pub struct WorkerHost {
     attempts: Poller,
+    /// The server does not separate the activities of one task queue, so that a command would wait
+    /// for the slot of an attempt.
+    commands: Poller,
     requests: Poller,
 }
 
 impl WorkerHost {
-    /// Starts to take the attempts and requests of the worker `name`. They run on the present runtime,
-    /// and none of them waits for one of the other kind.
+    /// Starts to take the attempts, commands and requests of the worker `name`. They run on the
+    /// present runtime, and none of them waits for one of another kind.
     ///
     /// # Errors
     ///
@@ -42,16 +52,26 @@ impl WorkerHost {
         runner: Arc<dyn AttemptRunner>,
         responder: Arc<dyn Responder>,
     ) -> Result<Self, PollerError> {
-        let activities = AttemptActivities::new(runner, Handle::current());
+        let registry = Registry::default();
+        let options = WorkerOptions::new(queue.worker_commands(name))
+            .tuner(slots(1, MAX_COMMANDS))
+            .register_activities(CommandActivities::new(registry.clone()))
+            .build();
+        let commands = Poller::start(client.clone(), options)?;
         let options = WorkerOptions::new(queue.worker(name))
-            .register_activities(activities)
+            .tuner(slots(1, MAX_ATTEMPTS))
+            .register_activities(AttemptActivities::new(runner, registry, Handle::current()))
             .build();
         let attempts = Poller::start(client.clone(), options)?;
         let requests = take_requests(client, queue.worker_requests(name), responder)?;
-        Ok(Self { attempts, requests })
+        Ok(Self {
+            attempts,
+            commands,
+            requests,
+        })
     }
 
-    /// Resolves when the worker no longer takes attempts or requests, without a request to stop.
+    /// Resolves when the worker no longer takes one of them, without a request to stop.
     ///
     /// # Errors
     ///
@@ -59,19 +79,20 @@ impl WorkerHost {
     pub async fn ended(&mut self) -> Result<(), PollerError> {
         tokio::select! {
             result = self.attempts.ended() => result,
+            result = self.commands.ended() => result,
             result = self.requests.ended() => result,
         }
     }
 
-    /// Takes no more attempts, waits for those that run, and then takes no more requests. While it
-    /// waits, attempts are not reachable for commands. Requests that take longer than three seconds
-    /// are lost.
+    /// Takes no more attempts, waits for those that run, and then takes no more commands and requests.
+    /// Requests that take longer than three seconds are lost.
     ///
     /// # Errors
     ///
     /// Returns the reason if the worker had ended with an error.
     pub async fn stop(self) -> Result<(), PollerError> {
         let attempts = self.attempts.stop().await;
-        attempts.and(self.requests.stop().await)
+        let (commands, requests) = tokio::join!(self.commands.stop(), self.requests.stop());
+        attempts.and(commands).and(requests)
     }
 }

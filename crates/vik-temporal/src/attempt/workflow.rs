@@ -12,12 +12,9 @@ use temporalio_sdk::{
     WorkflowCancellationToken, WorkflowContext, WorkflowContextView, WorkflowResult,
 };
 
-use super::activities::{AttemptActivities, Command};
+use super::activities::{AttemptActivities, Command, CommandActivities};
 use super::outcome::AttemptOutcome;
 use crate::rpc::TAKE_TIMEOUT;
-
-/// The id of the activity that runs the attempt, in its history.
-pub(super) const ATTEMPT_ACTIVITY: &str = "attempt";
 
 /// An attempt may take any time, but the server wants a limit.
 const MAX_ATTEMPT: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -31,6 +28,7 @@ const COMMAND_RETRY: Duration = Duration::from_millis(200);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttemptStart {
     pub task_queue: String,
+    pub command_queue: String,
     pub heartbeat_timeout_ms: u64,
     pub input: String,
 }
@@ -74,7 +72,7 @@ impl AttemptWorkflow {
                 continue;
             };
             let options = ctx.state(Self::delivery);
-            let mut delivered = ctx.execute_activity(AttemptActivities::command, command, options);
+            let mut delivered = ctx.execute_activity(CommandActivities::command, command, options);
             select! {
                 end = attempt => return Ok(AttemptOutcome::of(end)),
                 // One that cannot be delivered is dropped: the worker may have lost the attempt.
@@ -96,7 +94,7 @@ impl AttemptWorkflow {
 impl AttemptWorkflow {
     fn attempt(&self) -> ActivityOptions {
         ActivityOptions::with_start_to_close_timeout(MAX_ATTEMPT)
-            .activity_id(ATTEMPT_ACTIVITY.to_owned())
+            .activity_id("attempt".to_owned())
             .task_queue(self.start.task_queue.clone())
             .schedule_to_start_timeout(TAKE_TIMEOUT)
             .heartbeat_timeout(Duration::from_millis(self.start.heartbeat_timeout_ms))
@@ -113,7 +111,7 @@ impl AttemptWorkflow {
             .maximum_interval(Duration::from_secs(1))
             .build();
         ActivityOptions::with_schedule_to_close_timeout(COMMAND_TIMEOUT)
-            .task_queue(self.start.task_queue.clone())
+            .task_queue(self.start.command_queue.clone())
             .retry_policy(retry)
             // A cancelled attempt is still there, and may need commands.
             .cancellation_token(WorkflowCancellationToken::new())

@@ -10,7 +10,7 @@ use vik_temporal::hub::Hub;
 use vik_temporal::log::Limits;
 use vik_temporal::request::{PendingRequest, ReceivedRequest, Recipient, RequestError, Requests, Responder};
 
-use crate::attempt::{World, noise};
+use crate::attempt::{World, noise, updates};
 use crate::child::{Process, print};
 use crate::server::{HubWithLog, PATIENCE, Server, queue, worker_name};
 
@@ -152,14 +152,18 @@ async fn request_without_a_recipient_is_not_taken() {
     let took = started.elapsed() / 2;
     println!("not taken after {took:?}");
     assert!(took >= Duration::from_secs(3), "{took:?}");
+    assert!(took < Duration::from_secs(20), "{took:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn request_without_a_hub_ends_at_its_limit() {
     let Some(server) = Server::start() else { return };
     let requests = Requests::new(server.client().await, queue());
+    let started = Instant::now();
     let answer = requests.send(&worker(), "x".to_owned(), Duration::ZERO).await;
     assert_eq!(answer, Err(RequestError::TimedOut));
+    let took = started.elapsed();
+    assert!(took < 2 * PATIENCE, "{took:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -268,10 +272,18 @@ impl Occupied {
 }
 
 impl AttemptRunner for Occupied {
-    fn run(&self, _attempt: AttemptContext) -> BoxFuture<'static, AttemptEnd> {
+    fn run(&self, mut attempt: AttemptContext) -> BoxFuture<'static, AttemptEnd> {
         let occupied = self.clone();
         async move {
-            occupied.run().await;
+            let commands = async {
+                while let Some(command) = attempt.commands.recv().await {
+                    attempt.updates.send_replace(command);
+                }
+            };
+            tokio::select! {
+                () = occupied.run() => {}
+                () = commands => {}
+            }
             AttemptEnd::Finished(String::new())
         }
         .boxed()
@@ -302,7 +314,7 @@ fn occupied_host(hub: &HubWithLog) -> (WorkerHost, Occupied, watch::Sender<()>) 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_are_answered_while_all_slots_of_attempts_are_taken() {
+async fn requests_and_commands_arrive_while_all_slots_of_attempts_are_taken() {
     let Some(server) = Server::start() else { return };
     let world = World::with(server.hub(Limits::default()).await);
     let (host, occupied, release) = occupied_host(&world.hub);
@@ -313,6 +325,10 @@ async fn requests_are_answered_while_all_slots_of_attempts_are_taken() {
     }
     let further = world.start_slow("further").await;
     assert_eq!(further.outcome().await.unwrap(), AttemptOutcome::NotTaken);
+
+    let running = world.get("0-0");
+    running.send("a command".to_owned()).await.unwrap();
+    updates(&running, "a command").await;
 
     let requests = requests(&world.hub);
     let started = Instant::now();
