@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use sha2::{Digest as _, Sha256};
 use vik_base::report::Failure;
 use vik_core::workflow::{Edit, PromptSource, Workflow};
 use vik_workspace::resolve_path;
@@ -23,6 +24,14 @@ pub struct LoadedWorkflow {
     pub(super) texts: Texts,
 }
 
+impl LoadedWorkflow {
+    /// Returns the digest of all texts of the workflow, in hexadecimal: on every machine that has the
+    /// same files, in whatever folder, it is the same.
+    pub fn digest(&self) -> String {
+        digest(&self.path, &self.texts)
+    }
+}
+
 /// A workflow that cannot be used.
 #[derive(Debug)]
 pub struct Rejected {
@@ -35,6 +44,32 @@ pub struct Rejected {
 
 /// The text of each file; `None` if it could not be read.
 pub(super) type Texts = BTreeMap<PathBuf, Option<String>>;
+
+fn digest(path: &Path, texts: &Texts) -> String {
+    let dir = path.parent();
+    let named = texts.iter().map(|(path, text)| {
+        let below = dir.and_then(|dir| path.strip_prefix(dir).ok());
+        let name = below.map_or_else(|| path.file_name().unwrap_or_default(), Path::as_os_str);
+        (name.as_encoded_bytes(), text.as_ref().map(String::as_bytes))
+    });
+    // Files elsewhere may be in another order on another machine.
+    let mut named: Vec<_> = named.collect();
+    named.sort_unstable();
+    let mut digest = Sha256::new();
+    for (name, text) in named {
+        for part in [Some(name), text] {
+            // A missing file is another one than an empty file.
+            let len = part.map_or(u64::MAX, |part| part.len() as u64);
+            digest.update(len.to_be_bytes());
+            digest.update(part.unwrap_or_default());
+        }
+    }
+    digest
+        .finalize()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
 
 /// The texts of the prompt files of one workflow, by their names in it.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -68,5 +103,47 @@ impl Prompts {
         both.filter(|(_, old, new)| old != new)
             .map(|(file, old, new)| Edit::of_text(file, old, new))
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    fn digest(path: &str, texts: &[(&str, Option<&str>)]) -> String {
+        let text = |(path, text): &(&str, Option<&str>)| (path.into(), text.map(str::to_owned));
+        super::digest(path.as_ref(), &texts.iter().map(text).collect())
+    }
+
+    #[test]
+    fn digest_depends_on_all_texts_and_not_on_the_folder() {
+        let here = [
+            ("/a/w.yml", Some("w")),
+            ("/a/b/prompt", Some("p")),
+            ("/0/x", Some("1")),
+        ];
+        let there = [
+            ("/c/w.yml", Some("w")),
+            ("/c/b/prompt", Some("p")),
+            ("/d/x", Some("1")),
+        ];
+        let same = digest("/a/w.yml", &here);
+        assert_eq!(same.len(), 64);
+        assert_eq!(digest("/c/w.yml", &there), same);
+        let others = [
+            ("/a/w.yml", Some("v")),
+            ("/a/b/prompt", Some("")),
+            ("/a/b/prompt", None),
+            ("/a/b/prompt2", Some("p")),
+            ("/0/x", Some("2")),
+        ];
+        let mut digests = vec![same];
+        for other in others {
+            let mut texts = here.to_vec();
+            texts.retain(|(path, _)| !other.0.starts_with(path));
+            texts.push(other);
+            digests.push(digest("/a/w.yml", &texts));
+        }
+        digests.sort();
+        digests.dedup();
+        assert_eq!(digests.len(), 6, "{digests:?}");
     }
 }
