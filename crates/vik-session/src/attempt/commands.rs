@@ -99,6 +99,11 @@ impl CommandSender {
         });
     }
 
+    /// Returns whether the attempt was stopped for a reason of its own.
+    pub fn is_stopped(&self) -> bool {
+        self.state.borrow().own_stop.is_some()
+    }
+
     /// Stops the attempt because the daemon stops. The level only rises.
     pub fn stop_with_daemon(&self, level: StopLevel) {
         self.state.send_if_modified(|state| {

@@ -12,13 +12,16 @@
 //! ```
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use vik_base::report;
 use vik_core::approval::Request;
-use vik_core::attempt::HandOverFailure;
+use vik_core::attempt::{AttemptResult, HandOverFailure};
+use vik_core::ended::Ended;
 use vik_core::ids::MessageId;
+use vik_core::limits::Spend;
 
 use super::commands::{AttemptCommands, CommandSender, CommandSnapshot};
 use super::finish::{AttemptEnd, Finish};
@@ -128,6 +131,20 @@ impl RemoteUpdates {
     /// Reports how the attempt finished.
     pub fn finish(self, finish: Finish) {
         self.updates.finish(finish);
+    }
+
+    /// Reports that the attempt ended with this result, which no worker has sent. It spent what the
+    /// worker has reported. `log` is the path of its session log.
+    pub fn finish_without_worker(self, result: AttemptResult, estimate: Spend, log: PathBuf) {
+        let spent = self.updates.last_spent();
+        let result = AttemptResult {
+            ran: self.last > 0,
+            spend: (spent != Spend::default()).then_some(spent),
+            ..result
+        };
+        let ended = Ended::new(result, estimate);
+        self.updates
+            .finish(Finish::Ended(Box::new(AttemptEnd { ended, log })));
     }
 }
 

@@ -110,6 +110,11 @@ impl UpdateSender {
         turn.into_iter().for_each(|turn| replace(&self.turn, turn));
     }
 
+    /// Returns the spend that was reported last.
+    pub(super) fn last_spent(&self) -> Spend {
+        *self.spent.borrow()
+    }
+
     /// Returns a reader of the messages that were taken.
     pub(super) fn taken(&self) -> watch::Receiver<Vec<MessageId>> {
         self.taken.subscribe()

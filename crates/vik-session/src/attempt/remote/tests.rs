@@ -225,6 +225,40 @@ fn broken_disk_of_a_worker_is_not_that_of_the_hub() {
 }
 
 #[test]
+fn attempt_without_a_worker_ends_with_what_its_worker_reported() {
+    let estimate = Spend {
+        tokens: 9,
+        usd: MicroUsd(9),
+    };
+    let lost = || AttemptResult::new(Outcome::Lost);
+    let finish = |link: RemoteLink, mut handle: AttemptHandle| {
+        link.updates.finish_without_worker(lost(), estimate, "log".into());
+        loop {
+            match handle.updates.next().now_or_never().unwrap() {
+                AttemptUpdate::Finished(Finish::Ended(end)) => return *end,
+                AttemptUpdate::Finished(finish) => panic!("{finish:?}"),
+                _ => {}
+            }
+        }
+    };
+    let (handle, link) = AttemptHandle::remote();
+    let silent = finish(link, handle);
+    assert_eq!(silent.log, PathBuf::from("log"));
+    assert_eq!(silent.ended, Ended::new(lost(), estimate));
+
+    let (handle, mut link) = AttemptHandle::remote();
+    let (mut worker, attempt) = worker();
+    let spent = Spend {
+        tokens: 4,
+        usd: MicroUsd(5),
+    };
+    attempt.updates.spent(spent);
+    link.updates.apply(changed(&mut worker).unwrap());
+    let reported = finish(link, handle).ended;
+    assert_eq!((reported.result.ran, reported.result.spend), (true, Some(spent)));
+}
+
+#[test]
 fn command_snapshot_holds_only_what_is_unread() {
     let (handle, mut link) = AttemptHandle::remote();
     let (mut worker, attempt) = worker();
