@@ -96,6 +96,7 @@ pub fn run(workflow: &Path, args: &RunArgs) -> CliResult {
         observer,
         listen: listen(args),
         on_listening: if args.daemon_child { |_| {} } else { print_address },
+        engine: None,
     };
     let workflow_path = serve.loaded.path.clone();
     let root = serve.loaded.workflow.workspace_root.clone();

@@ -9,6 +9,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod detach;
+pub mod engine;
 mod instance;
 pub mod logging;
 pub mod notify;
@@ -22,4 +23,4 @@ pub mod webhooks;
 
 pub use detach::{Ready, detach};
 pub use instance::{Instance, InstanceInfo, Presence};
-pub use serve::{ListenOptions, ServeOptions, exit_of, host, serve};
+pub use serve::{Home, ListenOptions, ServeOptions, end_cut_off_logs, exit_of, host, serve};

@@ -19,22 +19,22 @@ use vik_core::ids::IssueId;
 use vik_orchestrator::service_state;
 use vik_orchestrator::signals::Signals;
 use vik_orchestrator::{
-    CommitFailure, LocalEffects, LocalWorkspaces, Observer, OpenFiles, Options, Orchestrator, RunSummary,
-    Setup, StatusSources,
+    CommitFailure, CommitLog, LocalEffects, Observer, OpenFiles, Options, Orchestrator, RunSummary, Setup,
+    StatusSources,
 };
-use vik_proc::FileLock;
-use vik_session::host::{Host, SHIM_MARK};
+use vik_session::host::SHIM_MARK;
 use vik_store::{AttemptRecord, Ledger};
 use vik_workflow::{LoadedWorkflow, Watch};
 
-use super::instance::{Instance, InstanceInfo};
+use super::instance::InstanceInfo;
 use super::{Ready, recover};
+use crate::engine::{DaemonContext, Engine, Lead};
 use crate::logging::{self, Console};
 use crate::notify::Notifiers;
 use crate::schedule::{self, Schedule};
 use crate::webhooks::{self, Webhooks};
 
-pub use self::start::host;
+pub use self::start::{Home, host};
 pub(crate) use self::start::{lock_home, open_ledger};
 
 /// How long pending file accesses may delay the end.
@@ -66,6 +66,8 @@ pub struct ServeOptions {
     pub listen: ListenOptions,
     /// Called with the actual address of the HTTP API.
     pub on_listening: fn(&ApiView),
+    /// `None` uses this machine.
+    pub engine: Option<Box<dyn Engine>>,
 }
 
 /// `--port` and `--bind-address`, which replace `http.port` and `http.bind` of the workflow.
@@ -106,14 +108,17 @@ impl ListenOptions {
 ///     observer: Box::new(Silent),
 ///     listen: Default::default(),
 ///     on_listening: |_| {},
+///     engine: None,
 /// };
 /// let summary = serve(options, None)?;
 /// Ok(exit_of(&summary, true).code())
 /// # }
 /// ```
-pub fn serve(serve: ServeOptions, mut ready: Option<Ready>) -> Result<RunSummary, Failure> {
+pub fn serve(mut serve: ServeOptions, mut ready: Option<Ready>) -> Result<RunSummary, Failure> {
     vik_proc::lean_heap();
-    let result = Daemon::start(&serve).and_then(|daemon| daemon.run(serve, &mut ready));
+    let engine = serve.engine.take();
+    let started = Daemon::start(&serve, engine);
+    let result = started.and_then(|(daemon, engine)| daemon.run(serve, engine, &mut ready));
     if let (Err(failure), Some(ready)) = (&result, ready) {
         ready.failed(failure);
     }
@@ -122,41 +127,44 @@ pub fn serve(serve: ServeOptions, mut ready: Option<Ready>) -> Result<RunSummary
 
 /// What a daemon holds while it lives.
 struct Daemon {
-    instance: Instance,
-    /// The locks of the instance and of the home: a daemon that uses another state folder must not
-    /// run beside this one either.
-    _locks: [FileLock; 2],
-    host: Arc<Host>,
+    home: Home,
     info: InstanceInfo,
-    ledger: Arc<Ledger>,
-    /// The state from the ledger, until the orchestrator takes it.
-    stored: Stored,
+    /// The ledger of this machine, if decisions are stored in it.
+    ledger: Option<Arc<Ledger>>,
 }
 
 impl Daemon {
-    fn run(mut self, serve: ServeOptions, ready: &mut Option<Ready>) -> Result<RunSummary, Failure> {
+    fn run(
+        mut self,
+        serve: ServeOptions,
+        engine: Box<dyn Engine>,
+        ready: &mut Option<Ready>,
+    ) -> Result<RunSummary, Failure> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .max_blocking_threads(8)
             .enable_all()
             .build()
             .map_err(|error| Failure::failed(ErrorCode::Runtime, "cannot start", &error))?;
-        let result = runtime.block_on(self.run_async(serve, ready));
+        let result = runtime.block_on(self.run_async(serve, engine, ready));
         // A read from a disk that does not answer must not delay the end.
         runtime.shutdown_timeout(LAST_READS);
         // No process of the daemon may outlive its lock.
-        self.host.supervisor.close();
-        if let Err(error) = service_state::enter(&self.host.layout.state_file(), "stopped", None) {
+        self.home.host.supervisor.close();
+        if let Err(error) = service_state::enter(&self.home.host.layout.state_file(), "stopped", None) {
             tracing::error!(%error, "cannot write state.json");
         }
         // No other owner is left.
-        let closed = Arc::into_inner(self.ledger).map_or(Ok(()), Ledger::close);
+        let closed = self
+            .ledger
+            .and_then(Arc::into_inner)
+            .map_or(Ok(()), Ledger::close);
         if let Err(error) = closed {
             tracing::error!(error = chain(&error), "cannot close the ledger");
         }
         // After a failure, the record stays open, so that the daemon counts as dead.
         if result.is_ok() {
-            self.instance.close();
+            self.home.instance.close();
         }
         tracing::info!("ended");
         result
@@ -165,10 +173,11 @@ impl Daemon {
     async fn run_async(
         &mut self,
         serve: ServeOptions,
+        engine: Box<dyn Engine>,
         ready: &mut Option<Ready>,
     ) -> Result<RunSummary, Failure> {
         let fail = |message: &str, error: &std::io::Error| Failure::failed(ErrorCode::Daemon, message, error);
-        let signals = Signals::listen().map_err(|error| fail("cannot listen to signals", &error))?;
+        let mut signals = Signals::listen().map_err(|error| fail("cannot listen to signals", &error))?;
         // Agents of the same user must not read the daemon's environment, nor open its files
         // through /proc.
         vik_proc::set_non_dumpable();
@@ -182,9 +191,30 @@ impl Daemon {
         };
         let watch =
             Watch::start(serve.loaded.clone()).map_err(|error| fail("cannot watch the workflow", &error))?;
-        let workspaces = vik_workspace::list(&self.host.layout)
+        let workspaces = vik_workspace::list(&self.home.host.layout)
             .map_err(|error| fail("cannot list the workspaces of the issues", &error))?;
-        let stored = self.stored_with(&workspaces).await?;
+        let lead = engine.lead(DaemonContext {
+            host: Arc::clone(&self.home.host),
+            loaded: serve.loaded.clone(),
+            orphan_grace,
+            open_files,
+        });
+        let Lead {
+            stored,
+            commit_log,
+            history,
+            workspaces: workspace_effects,
+            workers,
+            release,
+        } = tokio::select! {
+            lead = lead => lead?,
+            interrupted = signals.stopped() => {
+                let mut summary = RunSummary::default();
+                (summary.stopped, summary.interrupted) = (true, interrupted);
+                return Ok(summary);
+            }
+        };
+        let stored = with_workspaces(stored, &*commit_log, &workspaces).await?;
         // With `--once`, only the options of the command line open ports.
         let has_triggers = !serve.options.once;
         let http = &serve.loaded.workflow.http;
@@ -192,7 +222,7 @@ impl Daemon {
         let address = address.filter(|_| has_triggers || serve.listen.port.is_some());
         let tcp = address.map(listen).transpose()?;
         let keys = Arc::new(match &tcp {
-            Some(_) => Keys::load(&self.instance.dir().api_token())
+            Some(_) => Keys::load(&self.home.instance.dir().api_token())
                 .map_err(|error| Failure::failed(ErrorCode::ApiToken, "no token for the HTTP API", &error))?,
             None => Keys::closed(),
         });
@@ -206,33 +236,32 @@ impl Daemon {
         let hooks = hooks.map(listen_to_webhooks).transpose()?;
         let (workflow, workflows) = watch::channel(Arc::clone(&serve.loaded.workflow));
         let observer = Box::new(Reporter::new(feed.clone(), metrics.clone(), observer));
-        let (host, ledger) = (Arc::clone(&self.host), Arc::clone(&self.ledger));
-        let local = LocalWorkspaces::new(Arc::clone(&host), &serve.loaded, orphan_grace, open_files);
-        let effects = LocalEffects::new(host, ledger, &serve.loaded, Box::new(local), observer);
+        let host = Arc::clone(&self.home.host);
+        let effects = LocalEffects::new(host, history, &serve.loaded, workspace_effects, observer);
         let orchestrator = Orchestrator::new(Setup {
             workflow,
             loaded_at: serve.loaded.loaded_at,
             watch: Some(watch),
             options: serve.options,
             effects: Box::new(effects),
-            commit_log: Box::new(Arc::clone(&self.ledger)),
+            commit_log,
             stored,
             workspaces,
             open_files,
-            workers: None,
+            workers,
             status: StatusSources {
-                workflow_path: self.host.workflow_path.clone(),
-                home: self.host.layout.home().to_owned(),
-                ledger: self.host.layout.ledger_file(),
+                workflow_path: self.home.host.workflow_path.clone(),
+                home: self.home.host.layout.home().to_owned(),
+                ledger: self.home.host.layout.ledger_file(),
                 api: api.clone(),
                 notify: notifiers.health(),
                 webhooks: hooks.as_ref().map(Tcp::view),
             },
         });
         // The shims of an earlier daemon may still run, with their agents.
-        let inherited = vik_proc::sweep(SHIM_MARK, &self.host.instance, &[]);
-        self.host.agent_shims.add(inherited);
-        let (shims, layout) = (self.host.agent_shims.clone(), self.host.layout.clone());
+        let inherited = vik_proc::sweep(SHIM_MARK, &self.home.host.instance, &[]);
+        self.home.host.agent_shims.add(inherited);
+        let (shims, layout) = (self.home.host.agent_shims.clone(), self.home.host.layout.clone());
         let agents = Arc::new(move || {
             let mut agents = shims.alive();
             agents.extend(vik_session::taken_over::session_shims(&layout));
@@ -243,10 +272,10 @@ impl Daemon {
         let refuse = Arc::new(move |peer: i32| vik_proc::descends_from(peer, &agents()) != Some(false));
         let identify: Identify =
             Arc::new(move |peer, local| vik_proc::tcp_peer(peer, local, &agents_for_tcp()));
-        let socket = self.instance.dir().socket();
+        let socket = self.home.instance.dir().socket();
         let http = HttpServer::start(Http {
-            layout: self.host.layout.clone(),
-            supervisor: self.host.supervisor.clone(),
+            layout: self.home.host.layout.clone(),
+            supervisor: self.home.host.supervisor.clone(),
             asks: asks.clone(),
             feed,
             metrics: metrics.clone(),
@@ -270,7 +299,7 @@ impl Daemon {
             .transpose()
             .map_err(|error| fail("cannot listen for webhooks", &error))?;
         let schedule = schedule::Setup {
-            host: Arc::clone(&self.host),
+            host: Arc::clone(&self.home.host),
             workflows,
             asks: asks.clone(),
         };
@@ -281,7 +310,8 @@ impl Daemon {
         };
         let server = ControlServer::listen(&socket, context)
             .map_err(|error| fail(&format!("cannot listen at {}", socket.display()), &error))?;
-        self.instance
+        self.home
+            .instance
             .announce(&self.info)
             .map_err(|error| fail("cannot write instance.json", &error))?;
         tracing::info!(version = self.info.version, workflow = %serve.loaded.path.display(), "ready");
@@ -290,22 +320,23 @@ impl Daemon {
             (serve.on_listening)(api);
         }
         if let Some(ready) = ready.take() {
-            let log = self.host.layout.logs_dir().join("daemon.stderr.log");
+            let log = self.home.host.layout.logs_dir().join("daemon.stderr.log");
             ready.ready(&log).map_err(|error| fail("cannot detach", &error))?;
         }
         let retention = tokio::spawn(retain(
-            self.host.layout.logs_dir(),
+            self.home.host.layout.logs_dir(),
             serve.loaded.workflow.retention_days,
         ));
         let orphans = tokio::spawn(vik_proc::reap_orphans_forever());
-        let (sessions, boot) = (self.host.layout.sessions_dir(), self.info.started_at);
+        let (sessions, boot) = (self.home.host.layout.sessions_dir(), self.info.started_at);
         let inherited: HashSet<_> = orchestrator.inherited().collect();
         tokio::task::spawn_blocking(move || {
             end_cut_off_logs(&sessions, boot, |record| inherited.contains(&record.session_id));
         });
-        let notifier_task = notifiers.run(Arc::clone(&self.host), orchestrator.parked());
+        let notifier_task = notifiers.run(Arc::clone(&self.home.host), orchestrator.parked());
         let schedule = has_triggers.then(|| Schedule::start(schedule));
         let summary = orchestrator.run(signals, receiver).await;
+        release.await;
         #[cfg(feature = "otlp")]
         if let Some(traces) = traces {
             tokio::task::block_in_place(|| traces.shutdown());
@@ -326,9 +357,7 @@ impl Daemon {
         orphans.abort();
         match &summary.broken {
             None => Ok(summary),
-            Some(superseded @ CommitFailure::Superseded) => {
-                Err(Failure::failed(ErrorCode::Ledger, "Vik has stopped", superseded))
-            }
+            Some(failure @ (CommitFailure::Superseded | CommitFailure::Log(_))) => Err(stopped(failure)),
             Some(CommitFailure::Storage(error)) => Err(Failure::failed(
                 ErrorCode::Ledger,
                 "Vik has stopped: it can no longer store its decisions",
@@ -338,29 +367,13 @@ impl Daemon {
         }
     }
 
-    /// Returns the state from the ledger, with the issues that have a workspace.
-    async fn stored_with(&mut self, workspaces: &[IssueId]) -> Result<Stored, Failure> {
-        let mut stored = std::mem::take(&mut self.stored);
-        let known: HashSet<_> = stored
-            .machines
-            .iter()
-            .map(|machine| &machine.issue().id)
-            .collect();
-        let others = workspaces.iter().filter(|issue| !known.contains(issue));
-        let others = self.ledger.recall(others.cloned().collect()).await;
-        stored
-            .machines
-            .extend(others.map_err(|error| Failure::from(&*error.cause))?);
-        Ok(stored)
-    }
-
     /// Adds traces to an observer, if the environment configures them.
     #[cfg(feature = "otlp")]
     fn with_traces(
         &self,
         observer: Box<dyn Observer>,
     ) -> Result<(Option<crate::otel::Traces>, Box<dyn Observer>), Failure> {
-        let traces = crate::otel::Traces::start(self.host.layout.clone(), self.instance.name())
+        let traces = crate::otel::Traces::start(self.home.host.layout.clone(), self.home.instance.name())
             .map_err(|error| Failure::new(Exit::Failed, ErrorCode::Traces, error).hint(TRACES_HINT))?;
         let observer = match &traces {
             Some(traces) => traces.observe(observer),
@@ -368,6 +381,35 @@ impl Daemon {
         };
         Ok((traces, observer))
     }
+}
+
+/// Adds the machines of the issues that have a workspace on this machine.
+async fn with_workspaces(
+    mut stored: Stored,
+    log: &dyn CommitLog,
+    workspaces: &[IssueId],
+) -> Result<Stored, Failure> {
+    let known: HashSet<_> = stored
+        .machines
+        .iter()
+        .map(|machine| &machine.issue().id)
+        .collect();
+    let others = workspaces.iter().filter(|issue| !known.contains(issue));
+    let others = log.recall(others.cloned().collect()).await;
+    stored.machines.extend(others.map_err(unreadable)?);
+    Ok(stored)
+}
+
+fn unreadable(failure: CommitFailure) -> Failure {
+    match failure {
+        CommitFailure::Storage(error) => Failure::from(&*error.cause),
+        failure => stopped(&failure),
+    }
+}
+
+/// Returns the failure of a daemon whose decisions the log refuses.
+fn stopped(failure: &CommitFailure) -> Failure {
+    Failure::failed(ErrorCode::Engine, "Vik has stopped", failure)
 }
 
 fn listen(address: SocketAddr) -> Result<Tcp, Failure> {
@@ -397,8 +439,9 @@ fn listen_to_webhooks(address: SocketAddr) -> Result<Tcp, Failure> {
     })
 }
 
-/// Ends the logs of attempts that will not be recovered.
-fn end_cut_off_logs(sessions: &Path, boot: Timestamp, is_recovered: impl Fn(&AttemptRecord) -> bool) {
+/// Ends the logs of attempts that started before `boot` in a folder of sessions, and that will not be
+/// recovered. Blocks.
+pub fn end_cut_off_logs(sessions: &Path, boot: Timestamp, is_recovered: impl Fn(&AttemptRecord) -> bool) {
     match recover::end_cut_off_logs(sessions, boot, is_recovered) {
         Ok(0) => {}
         Ok(count) => tracing::warn!(count, "completed the logs of attempts whose daemon died"),

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Poll, ready};
 
 use futures_util::TryFutureExt;
@@ -16,6 +17,9 @@ use vik_store::ledger::CommitError;
 
 /// Resolves when changes are on disk.
 pub type Committing = Pin<Box<dyn Future<Output = Result<(), CommitFailure>> + Send>>;
+
+/// Resolves to the reason why no decision can be committed any more.
+pub type Closed = Pin<Box<dyn Future<Output = CommitFailure> + Send>>;
 
 /// Resolves to machines from the disk.
 pub type Recalling = Pin<Box<dyn Future<Output = Result<Vec<IssueMachine>, CommitFailure>> + Send>>;
@@ -31,6 +35,9 @@ pub enum CommitFailure {
     /// those of the other hub.
     #[error("another hub leads now")]
     Superseded,
+    /// The log that hubs share takes no entry any more.
+    #[error("the shared log cannot be extended: {0}")]
+    Log(Arc<str>),
 }
 
 /// Commits decisions to disk, and has what memory no longer has.
@@ -42,11 +49,18 @@ pub trait CommitLog: Send {
     /// Reads the machines of these issues, as far as there are any, with the changes of all earlier
     /// calls of [`commit`](Self::commit).
     fn recall(&self, issues: Vec<IssueId>) -> Recalling;
+
+    /// Resolves when the log accepts no decision any more, also if none is made. It is called once.
+    fn closed(&self) -> Closed {
+        Box::pin(std::future::pending())
+    }
 }
 
 /// Decisions that are not on disk yet, with their effects.
 pub struct CommitQueue {
     log: Box<dyn CommitLog>,
+    /// `None` after it has resolved.
+    closed: Option<Closed>,
     waiting: VecDeque<PendingCommit>,
 }
 
@@ -62,6 +76,7 @@ struct PendingCommit {
 impl CommitQueue {
     pub fn new(log: Box<dyn CommitLog>) -> Self {
         Self {
+            closed: Some(log.closed()),
             log,
             waiting: VecDeque::new(),
         }
@@ -96,13 +111,20 @@ impl CommitQueue {
     }
 
     /// Waits until the oldest decision is on disk and returns its effects. Never completes if
-    /// nothing is pending. Cancelling the call loses nothing.
+    /// nothing is pending and the log is open. Cancelling the call loses nothing.
     ///
     /// # Errors
-    /// When the decision could not be committed. It and all later decisions are void, and their
-    /// effects must not be carried out.
+    /// When the decision could not be committed, or the log was closed. It and all later decisions
+    /// are void, and their effects must not be carried out.
     pub async fn next(&mut self) -> Result<Vec<Effect>, CommitFailure> {
         poll_fn(|cx| {
+            if let Some(closed) = &mut self.closed
+                && let Poll::Ready(failure) = closed.as_mut().poll(cx)
+            {
+                self.closed = None;
+                self.waiting.clear();
+                return Poll::Ready(Err(failure));
+            }
             let Some(first) = self.waiting.front_mut() else {
                 return Poll::Pending;
             };
@@ -125,7 +147,7 @@ impl CommitQueue {
     }
 }
 
-impl CommitLog for std::sync::Arc<vik_store::Ledger> {
+impl CommitLog for Arc<vik_store::Ledger> {
     fn commit(&self, changes: Changes) -> Committing {
         Box::pin(vik_store::Ledger::commit(self, changes).map_err(CommitFailure::from))
     }
@@ -235,6 +257,41 @@ mod tests {
             assert!(matches!(failed, Poll::Ready(Err(_))));
             assert!(released(&mut queue).is_empty());
         }
+    }
+
+    #[test]
+    fn closed_log_stops_the_effects_of_what_it_has_committed() {
+        struct Closing(Slow, Mutex<Option<oneshot::Receiver<CommitFailure>>>);
+
+        impl CommitLog for Closing {
+            fn commit(&self, changes: Changes) -> Committing {
+                self.0.commit(changes)
+            }
+
+            fn recall(&self, issues: Vec<IssueId>) -> Recalling {
+                self.0.recall(issues)
+            }
+
+            fn closed(&self) -> Closed {
+                let closed = self.1.lock().unwrap().take().unwrap();
+                Box::pin(async { closed.await.unwrap() })
+            }
+        }
+
+        let slow = Slow::default();
+        let (close, closed) = oneshot::channel();
+        let mut queue = CommitQueue::new(Box::new(Closing(slow.clone(), Mutex::new(Some(closed)))));
+        for number in 0..2 {
+            assert!(queue.push(changed(), effect(number)).is_empty());
+        }
+        slow.end(0, Ok(()));
+        assert_eq!(released(&mut queue), [0]);
+        slow.end(1, Ok(()));
+        close.send(CommitFailure::Superseded).unwrap();
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        let failed = std::pin::pin!(queue.next()).poll(&mut cx);
+        assert!(matches!(failed, Poll::Ready(Err(CommitFailure::Superseded))));
+        assert!(released(&mut queue).is_empty());
     }
 
     proptest! {

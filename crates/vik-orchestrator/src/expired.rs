@@ -14,10 +14,10 @@ use vik_core::workflow::Workflow;
 use vik_session::host::Host;
 use vik_session::provenance::Trace;
 use vik_store::Ledger;
-use vik_store::ledger::Reader;
+use vik_store::ledger::{LedgerCopy, LedgerError, Reader};
 use vik_workspace::{Layout, Removed, WorkspaceError, fs as private};
 
-use crate::effects::{ExpiredRemoval, ExpiryScan};
+use crate::effects::{ExpiredRemoval, ExpiryScan, Task};
 
 /// The number of attempts that one transaction deletes from the ledger, one transaction a second:
 /// commits of decisions wait for a few milliseconds at most.
@@ -28,6 +28,24 @@ const HISTORY_BATCHES: u32 = 10;
 
 /// Since when the issues that have a workspace have been absent from pulls.
 type Unlisted = BTreeMap<IssueId, Timestamp>;
+
+/// Has the attempts that ended.
+pub trait History: Send + Sync {
+    /// Deletes up to `limit` attempts that ended before this time; see [`Ledger::delete_history`].
+    fn delete(self: Arc<Self>, before: Timestamp, limit: u32) -> Task<Result<u64, LedgerError>>;
+}
+
+impl History for Ledger {
+    fn delete(self: Arc<Self>, before: Timestamp, limit: u32) -> Task<Result<u64, LedgerError>> {
+        Box::pin(async move { self.delete_history(before, limit).await })
+    }
+}
+
+impl History for LedgerCopy {
+    fn delete(self: Arc<Self>, before: Timestamp, limit: u32) -> Task<Result<u64, LedgerError>> {
+        Box::pin(async move { self.delete_history(before, limit).await })
+    }
+}
 
 /// Searches for data that is too old. Blocks.
 pub(crate) fn find(
@@ -115,7 +133,7 @@ fn update_unlisted(
 /// Removes data that was last used before a time, as decided. Repeating it does no harm.
 pub(crate) async fn remove(
     host: &Arc<Host>,
-    ledger: &Ledger,
+    history: &Arc<dyn History>,
     expired: &Expired,
     before: Timestamp,
     stop: &CancellationToken,
@@ -137,7 +155,7 @@ pub(crate) async fn remove(
             };
             remove_files(host, issue, before.into(), remove).await
         }
-        Expired::History => delete_history(ledger, before, stop).await,
+        Expired::History => delete_history(history, before, stop).await,
         Expired::Trace => {
             let trace = Trace::new(&host.layout.trace_dir());
             let trimmed = spawn_blocking(move || trace.trim(before)).await;
@@ -178,13 +196,13 @@ async fn remove_files(
 }
 
 async fn delete_history(
-    ledger: &Ledger,
+    history: &Arc<dyn History>,
     before: Timestamp,
     stop: &CancellationToken,
 ) -> Result<ExpiredRemoval, String> {
     let mut removal = ExpiredRemoval::default();
     for _ in 0..HISTORY_BATCHES {
-        let deleted = ledger.delete_history(before, HISTORY_BATCH).await;
+        let deleted = Arc::clone(history).delete(before, HISTORY_BATCH).await;
         let deleted = deleted.map_err(|error| chain(&error))?;
         removal.count += deleted;
         removal.has_more = deleted == u64::from(HISTORY_BATCH);

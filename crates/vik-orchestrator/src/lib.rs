@@ -45,11 +45,12 @@ mod workers;
 
 use vik_core::scheduler::Filter;
 
-pub use commit_queue::{CommitFailure, CommitLog, Committing, Recalling};
+pub use commit_queue::{Closed, CommitFailure, CommitLog, Committing, Recalling};
 pub use control::{ActionResult, ControlRequest};
 pub use effects::{
     Effects, ExpiredRemoval, ExpiryScan, PullDigest, PullOutput, Removal, Task, WorkspaceEffects,
 };
+pub use expired::History;
 pub use finish::{AttemptTotals, RunSummary, SummaryRow};
 pub use local_effects::LocalEffects;
 pub use local_workspaces::LocalWorkspaces;

@@ -16,12 +16,12 @@ use vik_core::time::{Mono, Now};
 use vik_core::workflow::Workflow;
 use vik_session::host::Host;
 use vik_session::secrets;
-use vik_store::Ledger;
 use vik_workflow::LoadedWorkflow;
 
 use crate::effects::{Effects, ExpiredRemoval, ExpiryScan, PullDigest, PullOutput, Task, WorkspaceEffects};
+use crate::expired::{self, History};
 use crate::intake::{self, PullError};
-use crate::{Observer, Progress, expired, pressure, service_state};
+use crate::{Observer, Progress, pressure, service_state};
 
 /// The maximum number of concurrent lookups.
 const MAX_LOOKUPS: usize = 8;
@@ -29,7 +29,7 @@ const MAX_LOOKUPS: usize = 8;
 /// Carries out effects with tasks, processes under shims, and files.
 pub struct LocalEffects {
     host: Arc<Host>,
-    ledger: Arc<Ledger>,
+    history: Arc<dyn History>,
     workflow: Arc<Workflow>,
     workspaces: Box<dyn WorkspaceEffects>,
     /// Receives the progress events.
@@ -45,14 +45,14 @@ impl LocalEffects {
     /// or on others.
     pub fn new(
         host: Arc<Host>,
-        ledger: Arc<Ledger>,
+        history: Arc<dyn History>,
         loaded: &LoadedWorkflow,
         workspaces: Box<dyn WorkspaceEffects>,
         observer: Box<dyn Observer>,
     ) -> Self {
         Self {
             host,
-            ledger,
+            history,
             workflow: Arc::clone(&loaded.workflow),
             workspaces,
             observer,
@@ -141,10 +141,10 @@ impl Effects for LocalEffects {
         expired: &Expired,
         before: Timestamp,
     ) -> Task<Result<ExpiredRemoval, String>> {
-        let (host, ledger) = (Arc::clone(&self.host), Arc::clone(&self.ledger));
+        let (host, history) = (Arc::clone(&self.host), Arc::clone(&self.history));
         let (expired, stop) = (expired.clone(), self.lookups.clone());
         let task =
-            tokio::spawn(async move { expired::remove(&host, &ledger, &expired, before, &stop).await });
+            tokio::spawn(async move { expired::remove(&host, &history, &expired, before, &stop).await });
         Box::pin(async { task.await.unwrap_or_else(|bug| Err(format!("bug in Vik: {bug}"))) })
     }
 

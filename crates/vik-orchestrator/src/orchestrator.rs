@@ -87,7 +87,7 @@ pub struct Orchestrator {
     pub(crate) status: StatusSources,
     pub(crate) summary: RunSummary,
     open_files: OpenFiles,
-    workers: WorkerUpdates,
+    pub(crate) workers: WorkerUpdates,
     /// Passed to the scheduler before the first pull.
     workspaces: Vec<IssueId>,
 }

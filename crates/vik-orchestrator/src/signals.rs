@@ -34,6 +34,15 @@ impl Signals {
         })
     }
 
+    /// Waits for a signal that ends the process, and returns whether it came from a terminal.
+    pub async fn stopped(&mut self) -> bool {
+        loop {
+            if let SignalRequest::Stop { interrupt } = self.next().await {
+                return interrupt;
+            }
+        }
+    }
+
     /// Waits for the next signal.
     pub async fn next(&mut self) -> SignalRequest {
         tokio::select! {

@@ -28,8 +28,12 @@ impl Orchestrator {
         }
     }
 
-    /// Stops gracefully. A second call stops immediately.
+    /// Stops gracefully. A second call stops immediately. Attempts on workers do not depend on this
+    /// process: they continue, and the next hub gets their results.
     pub(crate) fn stop(&mut self) {
+        if self.workers.is_some() {
+            return self.stop_keeping_sessions();
+        }
         self.summary.stopped = true;
         let level = self.lifecycle.stop();
         let running = self.attempts.len();
@@ -96,8 +100,8 @@ impl Orchestrator {
                 let has_grace = !self.effects.workspaces().orphan_grace().is_zero();
                 (has_grace, now.plus(LAST_GRACE))
             }
-            CommitFailure::Superseded => {
-                tracing::warn!(running, "stopping: another hub leads now");
+            CommitFailure::Superseded | CommitFailure::Log(_) => {
+                tracing::warn!(running, "stopping: {text}");
                 // To stop the attempts would be a decision, and their updates are for the other hub.
                 (true, now)
             }

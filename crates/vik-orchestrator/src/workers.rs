@@ -15,6 +15,11 @@ impl WorkerUpdates {
         Self(lists)
     }
 
+    /// Returns whether attempts run on workers.
+    pub(crate) fn is_some(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Returns the present list; `None` if attempts run on this machine.
     pub(crate) fn present(&mut self) -> Option<Workers> {
         let lists = self.0.as_mut()?;

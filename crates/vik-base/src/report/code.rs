@@ -79,6 +79,8 @@ codes! {
     Doctor = "doctor",
     /// Attempts were still running when the time for `vik drain --wait` was over.
     DrainTimeout = "drain_timeout",
+    /// The Temporal server, the shared log or the table of workers cannot be used, or another hub leads.
+    Engine = "engine",
     /// A file that `vik init` would write already exists.
     Exists = "exists",
     /// A git command failed or could not be run.

@@ -13,11 +13,13 @@ use vik_session::host::{AgentShims, Environment, Host, SHIM_MARK, own_environmen
 use vik_session::{sandbox, secrets};
 use vik_store::Ledger;
 use vik_store::ledger::{self, Health, LedgerError};
+use vik_workflow::LoadedWorkflow;
 use vik_workspace::Layout;
 
 use super::{Daemon, ServeOptions, end_cut_off_logs};
+use crate::engine::{Engine, LocalEngine};
 use crate::instance::{Instance, InstanceInfo, acquire_with_wait};
-use crate::logging;
+use crate::logging::{self, Console};
 
 const WRITABLE_HINT: &str = "check that the folder is writable and the disk is not full";
 
@@ -49,16 +51,26 @@ pub fn host(workflow_path: &Path, workflow: &Workflow, instance: &Instance) -> R
     })
 }
 
-impl Daemon {
-    pub(super) fn start(serve: &ServeOptions) -> Result<Self, Failure> {
+/// The home of a workflow, which one process at a time uses: its locks, folders and logs.
+pub struct Home {
+    pub instance: Instance,
+    /// The locks of the instance and of the home: a process that uses another state folder must not
+    /// run beside this one either.
+    _locks: [FileLock; 2],
+    pub host: Arc<Host>,
+}
+
+impl Home {
+    /// Takes the locks, creates the folders, and starts to write logs.
+    ///
+    /// # Errors
+    /// When another process uses the home, or it cannot be written.
+    pub fn open(loaded: &LoadedWorkflow, console: Console) -> Result<Self, Failure> {
         vik_proc::keep_files_private();
-        let weakness = sandbox::check(&serve.loaded.workflow)?;
-        let instance = Instance::of(&serve.loaded.path)?;
+        let weakness = sandbox::check(&loaded.workflow)?;
+        let instance = Instance::of(&loaded.path)?;
         let lock = instance.acquire()?;
-        let mut host = host(&serve.loaded.path, &serve.loaded.workflow, &instance)?;
-        let io = |message: String, error: &std::io::Error| {
-            Failure::failed(ErrorCode::Home, message, error).hint(WRITABLE_HINT)
-        };
+        let mut host = host(&loaded.path, &loaded.workflow, &instance)?;
         host.layout.create().map_err(|error| {
             Failure::failed(
                 ErrorCode::Home,
@@ -68,34 +80,68 @@ impl Daemon {
             .hint(WRITABLE_HINT)
         })?;
         let home_lock = lock_home(&host.layout)?;
-        logging::init(
-            &host.layout.logs_dir(),
-            serve.console,
-            serve.loaded.workflow.log_format,
-        )
-        .map_err(|error| {
-            io(
-                format!("cannot write logs in {}", host.layout.logs_dir().display()),
-                &error,
-            )
+        logging::init(&host.layout.logs_dir(), console, loaded.workflow.log_format).map_err(|error| {
+            let logs = host.layout.logs_dir();
+            not_writable(format!("cannot write logs in {}", logs.display()), &error)
         })?;
         if let Some(weakness) = weakness {
             tracing::warn!(hint = weakness.hint(), "{}", weakness.description());
         }
-        // The ledger is opened before anything is changed: without it nothing can be stored, so
-        // nothing may be done.
-        let (ledger, stored) = open_ledger(&host.layout)?;
-        vik_workspace::sweep(&host.layout).map_err(|error| {
+        Ok(Self {
+            instance,
+            _locks: [lock, home_lock],
+            host: Arc::new(host),
+        })
+    }
+
+    /// Removes what an earlier process left in the middle of its work.
+    ///
+    /// # Errors
+    /// When a removal that was under way cannot be completed.
+    pub fn sweep(&self) -> Result<(), Failure> {
+        let layout = &self.host.layout;
+        vik_workspace::sweep(layout).map_err(|error| {
             Failure::failed(
                 ErrorCode::Home,
                 "cannot clean up after an earlier removal",
                 &error,
             )
         })?;
-        if let Err(error) = vik_session::provenance::sweep(&host.layout) {
+        if let Err(error) = vik_session::provenance::sweep(layout) {
             // The remaining files only take up space.
             tracing::warn!(error = chain(&error), "cannot remove unused contents of files");
         }
+        Ok(())
+    }
+}
+
+fn not_writable(message: String, error: &std::io::Error) -> Failure {
+    Failure::failed(ErrorCode::Home, message, error).hint(WRITABLE_HINT)
+}
+
+impl Daemon {
+    /// Opens the home of a daemon, and the ledger of this machine unless there is an `engine`.
+    pub(super) fn start(
+        serve: &ServeOptions,
+        engine: Option<Box<dyn Engine>>,
+    ) -> Result<(Self, Box<dyn Engine>), Failure> {
+        let home = Home::open(&serve.loaded, serve.console)?;
+        let layout = &home.host.layout;
+        // The ledger is opened before anything is changed: without it nothing can be stored, so
+        // nothing may be done.
+        let (engine, ledger) = match engine {
+            Some(engine) => (engine, None),
+            None => {
+                let (ledger, stored) = open_ledger(layout)?;
+                let ledger = Arc::new(ledger);
+                let engine = LocalEngine {
+                    ledger: Arc::clone(&ledger),
+                    stored,
+                };
+                (Box::new(engine) as Box<dyn Engine>, Some(ledger))
+            }
+        };
+        home.sweep()?;
         let now = Timestamp::now();
         let process = ProcessId::current();
         let state = ServiceState {
@@ -107,12 +153,9 @@ impl Daemon {
             workflow_path: serve.loaded.path.to_string_lossy().into_owned(),
             error: None,
         };
-        service_state::write(&host.layout.state_file(), &state).map_err(|error| {
-            io(
-                format!("cannot write {}", host.layout.state_file().display()),
-                &error,
-            )
-        })?;
+        let state_file = layout.state_file();
+        service_state::write(&state_file, &state)
+            .map_err(|error| not_writable(format!("cannot write {}", state_file.display()), &error))?;
         let info = InstanceInfo {
             schema: 1,
             process,
@@ -120,19 +163,12 @@ impl Daemon {
             started_at: now,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             workflow_path: serve.loaded.path.clone(),
-            root: host.layout.root().to_owned(),
-            socket: instance.dir().socket(),
+            root: layout.root().to_owned(),
+            socket: home.instance.dir().socket(),
             options: run_args(serve),
             ended_at: None,
         };
-        Ok(Self {
-            instance,
-            _locks: [lock, home_lock],
-            host: Arc::new(host),
-            info,
-            ledger: Arc::new(ledger),
-            stored,
-        })
+        Ok((Self { home, info, ledger }, engine))
     }
 }
 

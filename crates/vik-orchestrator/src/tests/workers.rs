@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use vik_api::Action;
 use vik_core::worker::{Presence, Revision, Worker, WorkerLabel, WorkerName, WorkerState, Workers};
 
 use super::scene::{Scene, SceneBuilder};
@@ -100,6 +101,22 @@ fn status_shows_a_worker_from_its_announcement_to_its_loss() {
     scene.pass(10 * SECOND);
     assert!(scene.summary.is_none(), "the loop continues with the last list");
     assert_eq!(workers(&mut scene).len(), 2);
+}
+
+#[test]
+fn stop_leaves_attempts_on_workers_to_the_next_hub() {
+    let (_lists, receiver) = watch::channel(list(&[("w-1", Presence::Available)]));
+    let builder = SceneBuilder {
+        workers: Some(receiver),
+        ..SceneBuilder::default()
+    };
+    let mut scene = builder.start(&[("a", None)], &[Script::Runs]);
+    scene.pass(10 * SECOND);
+    let keep_sessions = false;
+    scene.act(Action::Stop { keep_sessions }).unwrap();
+    scene.pass(SECOND);
+    assert!(scene.summary.as_ref().unwrap().stopped);
+    assert_eq!(scene.world().log, ["start a 1", "state stopping", "detach a"]);
 }
 
 #[test]

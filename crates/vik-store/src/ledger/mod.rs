@@ -47,6 +47,7 @@ pub use log_id::{InvalidLogId, LogId};
 pub use read::{Reader, StoredAttempt, StoredParked};
 pub use repair::{Health, Repaired, check, repair};
 pub use runs::{RunFilter, StoredRun};
+pub use schema::latest as schema_version;
 
 use files::{Files, Lock};
 use reserve::Reserve;

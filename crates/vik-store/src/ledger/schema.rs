@@ -21,8 +21,8 @@ pub(super) const MIGRATIONS: &[&str] = &[
 /// The application id that marks the file as a ledger of Vik: "VikL".
 pub(super) const APPLICATION_ID: i64 = 0x5669_6b4c;
 
-/// Returns the latest schema version.
-pub(super) fn latest() -> i64 {
+/// Returns the schema version of the ledgers that this version of Vik writes.
+pub fn latest() -> i64 {
     number(MIGRATIONS)
 }
 
