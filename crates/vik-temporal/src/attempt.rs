@@ -109,8 +109,8 @@ impl Attempts {
 }
 
 impl AttemptClient {
-    /// Sends a command. Commands arrive in the order in which the server has them, each of them at
-    /// most once, and only while the worker has the attempt.
+    /// Sends a command. Commands arrive in the order in which the server has them, each of them once,
+    /// and only while the worker has the attempt.
     ///
     /// # Errors
     ///

@@ -19,8 +19,8 @@ use crate::rpc::TAKE_TIMEOUT;
 /// An attempt may take any time, but the server wants a limit.
 const MAX_ATTEMPT: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// A command that does not arrive within this time is dropped.
-const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a worker may take for a command. After that, it is sent again.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 
 const COMMAND_RETRY: Duration = Duration::from_millis(200);
 
@@ -75,7 +75,7 @@ impl AttemptWorkflow {
             let mut delivered = ctx.execute_activity(CommandActivities::command, command, options);
             select! {
                 end = attempt => return Ok(AttemptOutcome::of(end)),
-                // One that cannot be delivered is dropped: the worker may have lost the attempt.
+                // It is repeated until it has arrived. If the worker has lost the attempt, that ends.
                 _ = delivered => {}
             }
         }
@@ -110,7 +110,7 @@ impl AttemptWorkflow {
             .initial_interval(COMMAND_RETRY)
             .maximum_interval(Duration::from_secs(1))
             .build();
-        ActivityOptions::with_schedule_to_close_timeout(COMMAND_TIMEOUT)
+        ActivityOptions::with_start_to_close_timeout(COMMAND_TIMEOUT)
             .task_queue(self.start.command_queue.clone())
             .retry_policy(retry)
             // A cancelled attempt is still there, and may need commands.
