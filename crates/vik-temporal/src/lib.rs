@@ -8,14 +8,20 @@
 pub mod attempt;
 pub mod codec;
 pub mod connect;
+pub mod engine;
 pub mod hub;
 pub mod lead;
 mod lease;
 pub mod log;
 pub mod names;
 mod poller;
+pub mod remote_workspaces;
 pub mod request;
 mod rpc;
+pub mod session_runner;
+pub mod shared_ledger;
+pub mod worker_list;
+pub mod worker_process;
 pub mod workers;
 
 pub use poller::{Poller, PollerError};

@@ -26,7 +26,7 @@ mod error;
 mod host;
 mod workflow;
 
-pub use activities::{ReceivedRequest, Responder};
+pub use activities::{NoRequests, ReceivedRequest, Responder};
 pub use error::RequestError;
 pub(crate) use host::take_requests;
 pub(crate) use workflow::RequestWorkflow;

@@ -15,6 +15,8 @@ mod table;
 mod workflow;
 
 pub use presence::PresenceTracker;
+#[cfg(test)]
+pub(crate) use presence::tests;
 pub use table::{InvalidAnnouncement, Row, Table};
 pub(crate) use workflow::WorkersWorkflow;
 

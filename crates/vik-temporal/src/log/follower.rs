@@ -53,6 +53,20 @@ impl Follower {
         self.reader.number()
     }
 
+    /// Returns the id of the log. While the server does not answer, the request is repeated.
+    ///
+    /// # Errors
+    ///
+    /// As [`next`](Self::next).
+    pub async fn log_id(&mut self) -> Result<String, LogError> {
+        loop {
+            if let Some(id) = self.reader.log_id() {
+                return Ok(id.to_owned());
+            }
+            self.fetch().await?;
+        }
+    }
+
     /// Returns the next entry, and waits until there is one. Failures of the connection are no
     /// errors: it waits until the server is back.
     ///

@@ -77,6 +77,11 @@ impl Reader {
         }
     }
 
+    /// Returns the id of the log, once a segment was read.
+    pub fn log_id(&self) -> Option<&str> {
+        self.cursor.as_ref().map(|cursor| cursor.log.as_str())
+    }
+
     pub fn number(&self) -> u64 {
         self.number
     }

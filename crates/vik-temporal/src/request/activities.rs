@@ -33,6 +33,17 @@ pub trait Responder: Send + Sync + 'static {
     fn respond(&self, request: ReceivedRequest) -> BoxFuture<'static, Result<String, String>>;
 }
 
+/// The responder of a process that answers none.
+#[derive(Clone, Copy, Debug)]
+pub struct NoRequests;
+
+impl Responder for NoRequests {
+    fn respond(&self, _: ReceivedRequest) -> BoxFuture<'static, Result<String, String>> {
+        let refused = Err("this version of Vik answers no requests of other machines".to_owned());
+        Box::pin(std::future::ready(refused))
+    }
+}
+
 /// Answers the requests that other processes send.
 pub struct RequestActivities {
     responder: Arc<dyn Responder>,

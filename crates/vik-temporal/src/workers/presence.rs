@@ -60,7 +60,7 @@ impl PresenceTracker {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use std::collections::BTreeSet;
     use std::num::NonZeroU32;
 

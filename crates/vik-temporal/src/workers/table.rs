@@ -79,7 +79,7 @@ mod tests {
     use vik_core::worker::WorkerLabel;
 
     use super::*;
-    use crate::workers::presence::tests::worker;
+    use crate::workers::tests::worker;
 
     fn name(name: &str) -> WorkerName {
         name.parse().unwrap()

@@ -1,0 +1,124 @@
+//! The engine of a hub: it waits until it leads, and has the loop store its decisions in the shared
+//! log and run its attempts on workers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use temporalio_client::Client;
+use tokio::sync::oneshot;
+use vik_base::report::{ErrorCode, Failure};
+use vik_core::worker::Revision;
+use vik_daemon::engine::{DaemonContext, Engine, Lead};
+use vik_orchestrator::Task;
+
+use crate::attempt::Attempts;
+use crate::connect::{self, Settings};
+use crate::hub::Hub;
+use crate::log::{Limits, Log};
+use crate::names::Queue;
+use crate::remote_workspaces::RemoteWorkspaces;
+use crate::request::NoRequests;
+use crate::shared_ledger::FollowingLedger;
+use crate::worker_list::WorkerList;
+use crate::workers::Workers;
+
+/// How long the server may be missing when a process starts.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long the server may take to give the lead to another hub.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Many machines, on a Temporal server.
+#[derive(Clone, Debug)]
+pub struct TemporalEngine {
+    pub settings: Settings,
+    pub queue: Queue,
+    /// An attempt without a heartbeat for this time is lost.
+    pub heartbeat_timeout: Duration,
+}
+
+impl TemporalEngine {
+    /// Connects to the server.
+    ///
+    /// # Errors
+    /// When there is no connection, with the reason.
+    pub async fn connect(&self) -> Result<Client, Failure> {
+        connect::connect(&self.settings, PATIENCE)
+            .await
+            .map_err(|error| failed("cannot use the Temporal server", &error))
+    }
+
+    async fn wait_and_lead(self, daemon: DaemonContext) -> Result<Lead, Failure> {
+        let client = self.connect().await?;
+        let log = Log::open(client.clone(), self.queue.clone(), Limits::default())
+            .await
+            .map_err(|error| failed("cannot open the shared log", &error))?;
+        let hub = Hub::start(client.clone(), &self.queue, Arc::new(NoRequests))
+            .await
+            .map_err(|error| failed("cannot take work of the Temporal server", &error))?;
+        let mut leadership = hub.leadership.clone();
+        let (stop, stopped) = oneshot::channel();
+        let hub = tokio::spawn(keep(hub, stopped));
+        let service_dir = daemon.host.layout.service_dir();
+        let copy_failed = |error| failed("cannot copy the shared log", &error);
+        let mut ledger = FollowingLedger::open(log, &service_dir)
+            .await
+            .map_err(copy_failed)?;
+        tracing::info!("following: another hub may lead");
+        tokio::select! {
+            error = ledger.follow() => return Err(copy_failed(error)),
+            () = leadership.acquired() => {}
+        }
+        let (ledger, stored) = ledger.lead(&service_dir, leadership).await.map_err(copy_failed)?;
+        tracing::info!("leading");
+        let revision = Revision {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            workflow_digest: daemon.loaded.digest(),
+        };
+        let table = Workers::new(client.clone(), self.queue.clone());
+        let (list, workers) = WorkerList::start(table, revision)
+            .await
+            .map_err(|error| failed("cannot read the table of workers", &error))?;
+        let workspaces = RemoteWorkspaces::new(
+            Attempts::new(client, self.queue),
+            Arc::clone(&daemon.host),
+            &daemon.loaded,
+            self.heartbeat_timeout,
+            list,
+        );
+        Ok(Lead {
+            stored,
+            history: Arc::clone(&ledger.copy) as _,
+            commit_log: Box::new(ledger),
+            workspaces: Box::new(workspaces),
+            workers: Some(workers),
+            release: Box::pin(async {
+                drop(stop);
+                // It logs its errors. Without the server, it may take long, and nothing depends on it.
+                let _ = tokio::time::timeout(RELEASE_TIMEOUT, hub).await;
+            }),
+        })
+    }
+}
+
+impl Engine for TemporalEngine {
+    fn lead(self: Box<Self>, daemon: DaemonContext) -> Task<Result<Lead, Failure>> {
+        Box::pin(self.wait_and_lead(daemon))
+    }
+}
+
+/// Keeps the hub at work until it is to stop.
+async fn keep(mut hub: Hub, stopped: oneshot::Receiver<()>) {
+    let ended = tokio::select! {
+        ended = hub.ended() => ended,
+        _ = stopped => hub.stop().await,
+    };
+    if let Err(error) = ended {
+        // It leads no longer, which ends the loop.
+        tracing::error!(%error, "the hub takes no more work");
+    }
+}
+
+fn failed(message: &str, error: &dyn std::error::Error) -> Failure {
+    Failure::failed(ErrorCode::Engine, message, error)
+}

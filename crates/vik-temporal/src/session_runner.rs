@@ -1,0 +1,201 @@
+//! Runs the attempts of a worker on this machine.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{Instant, sleep_until};
+use vik_core::attempt::StopReason;
+use vik_core::outcome::Outcome;
+use vik_core::workflow::Workflow;
+use vik_proc::{Lease, LeaseSender};
+use vik_session::attempt::{
+    self, Attempt, AttemptHandle, AttemptLink, CommandSnapshot, StopLevel, UpdateSnapshot, WorkerEnd,
+    WorkerFinish, WorkerHandle, WorkerUpdate,
+};
+use vik_session::host::Host;
+use vik_workflow::{LoadedWorkflow, Prompts};
+
+use crate::attempt::{AttemptContext, AttemptEnd, AttemptRunner, LeaseState};
+use crate::remote_workspaces::{AttemptInput, Work};
+
+/// The shortest time between two updates: facts change with each event of an agent.
+const MIN_UPDATE_PAUSE: Duration = Duration::from_millis(100);
+
+/// Runs attempts in workspaces of this machine, by its own copy of the workflow.
+#[derive(Debug)]
+pub struct SessionRunner {
+    host: Arc<Host>,
+    workflow: Arc<Workflow>,
+    prompts: Arc<Prompts>,
+    workflow_digest: String,
+    /// One permit for each session that may have files open.
+    session_permits: Arc<Semaphore>,
+    /// How urgently the worker stops.
+    stop_level: watch::Receiver<StopLevel>,
+}
+
+impl SessionRunner {
+    /// Creates the runner. It runs at most `max_sessions` attempts at the same time, whatever hubs
+    /// ask for. When `stop_level` rises, it ends them, and they are lost for the hub.
+    pub fn new(
+        host: Arc<Host>,
+        loaded: &LoadedWorkflow,
+        max_sessions: usize,
+        stop_level: watch::Receiver<StopLevel>,
+    ) -> Self {
+        Self {
+            host,
+            workflow: Arc::clone(&loaded.workflow),
+            prompts: Arc::clone(&loaded.prompts),
+            workflow_digest: loaded.digest(),
+            session_permits: Arc::new(Semaphore::new(max_sessions)),
+            stop_level,
+        }
+    }
+
+    /// Starts the attempt under a lease.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason why this worker does not run it.
+    fn start(&self, input: &str, lease: Lease) -> Result<WorkerHandle, String> {
+        let input: AttemptInput =
+            serde_json::from_str(input).map_err(|error| format!("the attempt cannot be read: {error}"))?;
+        if input.workflow_digest != self.workflow_digest {
+            return Err("its workflow file is not that of the hub".to_owned());
+        }
+        let (handle, AttemptLink { commands, updates }) = AttemptHandle::new();
+        let attempt = Attempt {
+            host: Arc::clone(&self.host),
+            workflow: Arc::clone(&self.workflow),
+            prompts: Arc::clone(&self.prompts),
+            start: input.start,
+            commands,
+            updates,
+            // Without the worker, nobody renews the lease.
+            orphan_grace: Duration::ZERO,
+            lease: Some(lease),
+        };
+        let permits = Arc::clone(&self.session_permits);
+        match input.work {
+            Work::Run => attempt::spawn(attempt, permits),
+            Work::HandOver => attempt::spawn_hand_over(attempt, permits),
+        }
+        Ok(handle.into_worker())
+    }
+}
+
+impl AttemptRunner for SessionRunner {
+    fn run(&self, context: AttemptContext) -> BoxFuture<'static, AttemptEnd> {
+        let (sender, lease) = Lease::new(context.lease.borrow().until);
+        match self.start(&context.input, lease.clone()) {
+            Ok(attempt) => {
+                let running = RunningAttempt {
+                    attempt,
+                    context,
+                    lease,
+                    sender,
+                };
+                running.run(self.stop_level.clone()).boxed()
+            }
+            Err(why) => {
+                tracing::error!(attempt = context.id, why, "an attempt is not started");
+                let finish = WorkerFinish {
+                    updates: UpdateSnapshot::default(),
+                    end: WorkerEnd::Left { why: Some(why) },
+                };
+                futures::future::ready(finished(&finish)).boxed()
+            }
+        }
+    }
+}
+
+/// An attempt on this worker, and its connection to the hub.
+struct RunningAttempt {
+    attempt: WorkerHandle,
+    context: AttemptContext,
+    lease: Lease,
+    sender: LeaseSender,
+}
+
+impl RunningAttempt {
+    /// Passes commands and updates between the attempt and its hub until its end.
+    async fn run(mut self, mut stop_level: watch::Receiver<StopLevel>) -> AttemptEnd {
+        let mut next_update = Instant::now();
+        let mut level = StopLevel::Run;
+        loop {
+            let update = async {
+                sleep_until(next_update).await;
+                self.attempt.next().await
+            };
+            tokio::select! {
+                update = update => match update {
+                    WorkerUpdate::Changed(updates) => {
+                        next_update = Instant::now() + MIN_UPDATE_PAUSE;
+                        self.send(&updates);
+                    }
+                    WorkerUpdate::Finished(finish) => return self.end(&finish, level),
+                },
+                Ok(risen) = stop_level.wait_for(|risen| *risen > level) => {
+                    level = *risen;
+                    self.attempt.commands.stop_with_daemon(level);
+                }
+                Some(text) = self.context.commands.recv() => self.apply(&text),
+                Ok(()) = self.context.lease.changed() => self.renew(),
+            }
+        }
+    }
+
+    fn send(&self, updates: &UpdateSnapshot) {
+        match serde_json::to_string(updates) {
+            Ok(text) => drop(self.context.updates.send_replace(text)),
+            Err(error) => tracing::error!(%error, "updates of an attempt cannot be sent"),
+        }
+    }
+
+    fn apply(&self, text: &str) {
+        match serde_json::from_str::<CommandSnapshot>(text) {
+            Ok(commands) => self.attempt.commands.apply(commands),
+            Err(error) => tracing::error!(%error, "a command for an attempt cannot be read"),
+        }
+    }
+
+    fn renew(&mut self) {
+        let LeaseState {
+            until,
+            cancel_requested,
+            is_lost,
+        } = *self.context.lease.borrow_and_update();
+        if is_lost {
+            self.sender.end();
+        } else {
+            self.sender.renew(until);
+        }
+        if cancel_requested {
+            self.attempt.commands.stop(StopReason::Cancelled);
+        }
+    }
+
+    /// Returns the end for the hub. What ended after the lease was lost has no result: another worker
+    /// may have started the attempt again.
+    fn end(&self, finish: &WorkerFinish, level: StopLevel) -> AttemptEnd {
+        match &finish.end {
+            _ if self.lease.is_lost() => AttemptEnd::LeasePassed,
+            WorkerEnd::Ended(end) if level > StopLevel::Run && self.is_stopped_by_worker(end) => AttemptEnd::Drained,
+            _ => finished(finish),
+        }
+    }
+
+    /// Returns whether the attempt was stopped only because its worker stops.
+    fn is_stopped_by_worker(&self, end: &attempt::AttemptEnd) -> bool {
+        end.ended.result.outcome == Outcome::Cancelled && !self.attempt.commands.is_stopped()
+    }
+}
+
+fn finished(finish: &WorkerFinish) -> AttemptEnd {
+    // Text of any kind can be written as JSON.
+    AttemptEnd::Finished(serde_json::to_string(finish).unwrap_or_default())
+}

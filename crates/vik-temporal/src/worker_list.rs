@@ -1,0 +1,159 @@
+//! The workers of a queue, as the hub that leads passes them to its loop.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval};
+use vik_core::worker::{Presence, Revision, Worker, WorkerName, Workers};
+use vik_proc::BootTime;
+
+use crate::workers::{self, PresenceTracker, Table, WorkersError};
+
+/// How often the table of workers is read.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// A worker that has not announced itself for this time is lost. It announces itself once a minute.
+const ANNOUNCE_TIMEOUT: Duration = Duration::from_secs(150);
+
+/// The list of workers, for those who learn more about them than the table has.
+#[derive(Clone, Debug)]
+pub struct WorkerList {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug)]
+struct State {
+    hub: Revision,
+    tracker: PresenceTracker,
+    table: Table,
+    /// The workers that are lost for now, with the number of their last announcement.
+    silent: BTreeMap<WorkerName, u64>,
+    list: watch::Sender<Workers>,
+}
+
+impl WorkerList {
+    /// Reads the table of workers, now and once a second. The second part of the result has the list.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the server refuses to read the table.
+    pub async fn start(
+        table: workers::Workers,
+        hub: Revision,
+    ) -> Result<(Self, watch::Receiver<Workers>), WorkersError> {
+        let (list, receiver) = watch::channel(Workers::new(hub.clone(), []));
+        let this = Self {
+            state: Arc::new(Mutex::new(State {
+                hub,
+                tracker: PresenceTracker::new(ANNOUNCE_TIMEOUT),
+                table: table.table().await?,
+                silent: BTreeMap::new(),
+                list,
+            })),
+        };
+        this.state().publish();
+        tokio::spawn(read(this.clone(), table));
+        Ok((this, receiver))
+    }
+
+    /// Notes that a worker does not respond, or ends. It is lost until it announces itself again.
+    pub fn mark_silent(&self, worker: &WorkerName) {
+        let mut state = self.state();
+        let announced = state.table.rows.get(worker).map_or(0, |row| row.count);
+        state.silent.insert(worker.clone(), announced);
+        state.publish();
+    }
+
+    /// Notes that the hub has another workflow.
+    pub fn set_workflow_digest(&self, digest: String) {
+        let mut state = self.state();
+        state.hub.workflow_digest = digest;
+        state.publish();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn publish(&mut self) {
+        let table = &self.table;
+        self.silent
+            .retain(|name, announced| table.rows.get(name).is_some_and(|row| row.count == *announced));
+        let workers = self.tracker.observe(table, BootTime::now()).into_iter();
+        let workers = workers.map(|worker| match self.silent.contains_key(&worker.name) {
+            true => Worker {
+                presence: Presence::Lost,
+                ..worker
+            },
+            false => worker,
+        });
+        let workers = Workers::new(self.hub.clone(), workers);
+        self.list.send_if_modified(|last| {
+            let is_new = *last != workers;
+            *last = workers;
+            is_new
+        });
+    }
+}
+
+async fn read(list: WorkerList, table: workers::Workers) {
+    let mut ticks = interval(INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        match table.table().await {
+            Ok(table) => {
+                let mut state = list.state();
+                state.table = table;
+                state.publish();
+            }
+            Err(error) => tracing::warn!(%error, "the table of workers cannot be read"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workers::tests::worker;
+
+    #[test]
+    fn worker_that_does_not_respond_is_lost_until_it_announces_itself() {
+        let hub = worker("a").revision;
+        let (list, receiver) = watch::channel(Workers::new(hub.clone(), []));
+        let mut table = Table::default();
+        table.announce(worker("a"), 1);
+        table.announce(worker("b"), 1);
+        let state = State {
+            hub,
+            tracker: PresenceTracker::new(ANNOUNCE_TIMEOUT),
+            table,
+            silent: BTreeMap::new(),
+            list,
+        };
+        let list = WorkerList {
+            state: Arc::new(Mutex::new(state)),
+        };
+        let ready = || {
+            let workers = receiver.borrow();
+            let names = workers.ready().map(|worker| worker.name.to_string());
+            names.collect::<Vec<_>>()
+        };
+        list.state().publish();
+        assert_eq!(ready(), ["a", "b"]);
+        list.mark_silent(&"a".parse().unwrap());
+        assert_eq!(ready(), ["b"]);
+        list.state().table.announce(worker("b"), 2);
+        list.state().publish();
+        assert_eq!(ready(), ["b"]);
+        list.state().table.announce(worker("a"), 2);
+        list.state().publish();
+        assert_eq!(ready(), ["a", "b"]);
+        list.set_workflow_digest("another".to_owned());
+        assert_eq!(ready(), [""; 0]);
+    }
+}

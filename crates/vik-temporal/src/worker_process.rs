@@ -1,0 +1,138 @@
+//! The life of a worker: it announces itself, and runs the attempts that hubs place on it.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroU32;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::sync::watch;
+use vik_base::report::{ErrorCode, Failure};
+use vik_core::worker::{Presence, Revision, Worker, WorkerLabel, WorkerName};
+use vik_daemon::logging::Console;
+use vik_daemon::{Home, end_cut_off_logs};
+use vik_orchestrator::signals::Signals;
+use vik_session::attempt::StopLevel;
+use vik_workflow::LoadedWorkflow;
+
+use crate::attempt::WorkerHost;
+use crate::engine::TemporalEngine;
+use crate::request::NoRequests;
+use crate::session_runner::SessionRunner;
+use crate::workers::Workers;
+
+/// How long pending file accesses may delay the end.
+const LAST_READS: Duration = Duration::from_secs(1);
+
+/// How a worker presents itself to hubs.
+#[derive(Clone, Debug)]
+pub struct WorkerOptions {
+    pub name: WorkerName,
+    pub labels: BTreeSet<WorkerLabel>,
+    /// The maximum number of attempts at once.
+    pub capacity: NonZeroU32,
+}
+
+/// Runs a worker until a signal ends it. Its attempts are then lost for their hub, which starts them
+/// again on another worker.
+///
+/// # Errors
+///
+/// When it cannot start, or takes no more attempts because of an error.
+pub fn serve_worker(
+    engine: &TemporalEngine,
+    loaded: &LoadedWorkflow,
+    options: &WorkerOptions,
+    console: Console,
+) -> Result<(), Failure> {
+    let home = Home::open(loaded, console)?;
+    home.sweep()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .max_blocking_threads(8)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed(ErrorCode::Runtime, "cannot start", &error))?;
+    let result = runtime.block_on(work(engine, loaded, options, &home));
+    runtime.shutdown_timeout(LAST_READS);
+    // No process of the worker may outlive its lock.
+    home.host.supervisor.close();
+    tracing::info!("ended");
+    result
+}
+
+async fn work(
+    engine: &TemporalEngine,
+    loaded: &LoadedWorkflow,
+    options: &WorkerOptions,
+    home: &Home,
+) -> Result<(), Failure> {
+    let mut signals = Signals::listen()
+        .map_err(|error| Failure::failed(ErrorCode::Daemon, "cannot listen to signals", &error))?;
+    // Agents of the same user must not read the worker's environment, nor open its files through
+    // /proc.
+    vik_proc::set_non_dumpable();
+    vik_proc::raise_file_limit();
+    vik_proc::adopt_orphans();
+    let orphans = tokio::spawn(vik_proc::reap_orphans_forever());
+    let (sessions, boot) = (home.host.layout.sessions_dir(), Timestamp::now());
+    // The hub has started the attempts of an earlier worker again, as others.
+    tokio::task::spawn_blocking(move || end_cut_off_logs(&sessions, boot, |_| false));
+    let client = engine.connect().await?;
+    let (stop, stopped) = watch::channel(StopLevel::Run);
+    let capacity = usize::try_from(options.capacity.get()).unwrap_or(usize::MAX);
+    let runner = Arc::new(SessionRunner::new(
+        Arc::clone(&home.host),
+        loaded,
+        capacity,
+        stopped,
+    ));
+    let failed = |error: &dyn std::error::Error| {
+        Failure::failed(
+            ErrorCode::Engine,
+            "cannot take attempts of the Temporal server",
+            error,
+        )
+    };
+    let mut worker = WorkerHost::start(
+        client.clone(),
+        &engine.queue,
+        &options.name,
+        runner,
+        Arc::new(NoRequests),
+    )
+    .map_err(|error| failed(&error))?;
+    let table = Workers::new(client, engine.queue.clone());
+    let mut announcement = Worker {
+        name: options.name.clone(),
+        labels: options.labels.clone(),
+        capacity: options.capacity,
+        revision: Revision {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            workflow_digest: loaded.digest(),
+        },
+        presence: Presence::Available,
+    };
+    tracing::info!(worker = %options.name, capacity = options.capacity, "ready");
+    tokio::select! {
+        announced = table.keep_announcing(&announcement) => announced.map_err(|error| failed(&error))?,
+        ended = worker.ended() => ended.map_err(|error| failed(&error))?,
+        _ = signals.stopped() => {}
+    }
+    announcement.presence = Presence::Draining;
+    stop.send_replace(StopLevel::Stop);
+    // The server may be gone, and hubs notice the end of a worker by themselves.
+    let _ = tokio::time::timeout(Duration::from_secs(2), table.announce(&announcement)).await;
+    let mut stopping = pin!(worker.stop());
+    let ended = tokio::select! {
+        ended = &mut stopping => ended,
+        // A second signal ends attempts without grace.
+        _ = signals.stopped() => {
+            stop.send_replace(StopLevel::Kill);
+            stopping.await
+        }
+    };
+    orphans.abort();
+    ended.map_err(|error| failed(&error))
+}
