@@ -13,6 +13,7 @@ mod diff;
 pub mod doctor;
 mod drain;
 mod dry_run;
+mod engine;
 mod explain;
 mod explained;
 mod git;

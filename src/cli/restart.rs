@@ -10,7 +10,7 @@ use vik_workflow::{WorkflowFile, absolute};
 
 use super::positional::Positional;
 use super::stop::{DetachOutcome, Stopped, own_daemon, stop_and_keep_agents, stop_if_running};
-use super::{CliResult, client, print};
+use super::{CliResult, client, engine, print};
 
 /// `vik restart`
 #[derive(Debug, Args)]
@@ -28,7 +28,8 @@ pub struct RestartArgs {
 /// Stops the daemon, if one runs, and starts it detached with the same options.
 pub fn run(workflow: &Path, args: &RestartArgs) -> CliResult {
     // An invalid workflow must not stop the daemon: it could not be started again.
-    WorkflowFile::valid(workflow, |_| {})?;
+    let loaded = WorkflowFile::valid(workflow, |_| {})?;
+    engine::check(&loaded.path, &loaded.workflow)?;
     let (running, port) = match client::find(workflow) {
         Ok((instance, info)) => {
             let status = client::status(&instance, &info).ok().flatten();

@@ -19,7 +19,7 @@ use vik_workspace::Layout;
 use super::completion::{issues, stages};
 use super::positional::Positional;
 use super::progress::{Lines, WorkResult, summary};
-use super::{CliResult, built_in_agent, print};
+use super::{CliResult, built_in_agent, engine, print};
 
 /// `vik run`
 #[derive(Debug, Args)]
@@ -126,6 +126,7 @@ fn print_address(api: &ApiView) {
 fn valid(workflow: &Path, args: &RunArgs) -> Result<LoadedWorkflow, Failure> {
     let valid = WorkflowFile::valid(workflow, super::warn)?;
     built_in_agent::check(&valid.workflow)?;
+    engine::check(&valid.path, &valid.workflow)?;
     // An address without a port would never be served.
     let is_served = valid
         .workflow

@@ -56,6 +56,7 @@ fn candidates() -> Vec<Value> {
         json!("over_budget"),
         json!("other text"),
         json!("https://other.example"),
+        json!("${OTHER}"),
         json!("serialize"),
         json!("fail"),
         json!("revert"),
@@ -200,6 +201,29 @@ fn edits_name_the_keys_of_the_file() {
     let new = load(&edited);
     assert_eq!(new.diagnostics, [], "{}", new.render("", false));
     insta::assert_snapshot!(shown(&full(), &new.workflow.unwrap()).join("\n"));
+}
+
+#[test]
+fn edits_of_the_engine_need_a_restart() {
+    let engine = "engine:\n  temporal: {address: \"a:1\", task_queue: q}\n";
+    let with = |engine: &str| {
+        let (before, tail) = FULL.split_once("engine:\n").unwrap();
+        let (_, after) = tail.split_once("webhooks:\n").unwrap();
+        let loaded = load(&format!("{before}{engine}webhooks:\n{after}"));
+        loaded.workflow.unwrap()
+    };
+    let with_tls = with(&engine.replace("task_queue: q", "task_queue: q, tls: {}"));
+    let with_key = with(&engine.replace("task_queue: q", "task_queue: r, api_key: \"${DEPLOY_KEY}\""));
+    let engine = with(engine);
+    assert_eq!(shown(&engine, &with_tls), ["engine.temporal.tls: null -> on (needs a restart)"]);
+    assert_eq!(
+        shown(&engine, &with_key),
+        [
+            "engine.temporal.task_queue: `q` -> `r` (needs a restart)",
+            "engine.temporal.api_key: null -> `${DEPLOY_KEY}` (needs a restart)",
+        ]
+    );
+    assert_eq!(applied(&engine, with_key).engine, engine.engine);
 }
 
 #[test]

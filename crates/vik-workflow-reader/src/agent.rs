@@ -10,6 +10,7 @@ use vik_core::workflow::{
 
 use super::amounts::{Amount, SlotLimit, Tokens, Usd};
 use super::args::Args;
+use super::engine::Where;
 use super::sandbox::Paths;
 use super::section::section;
 use super::values::{CommandLine, Env, EnvNames, Positive, Text, Texts};
@@ -63,6 +64,8 @@ section! {
     "base_url" base_url: optional Text;
     /// The maximum number of attempts of this profile that run at the same time; null for no limit.
     "max_concurrency" max_concurrency: optional SlotLimit;
+    /// The workers that attempts of this profile may run on. Requires `engine`.
+    "where" workers: section Where;
     /// For the runtime `claude_code`: whether it prints its answers in parts while they arrive, so
     /// that a long answer is no silence, and its speed is shown. `vex`, and Codex while calls need
     /// approvals, always do; other agents cannot.
@@ -86,6 +89,7 @@ section! {
         "environment" => "did you mean `env`?",
         "approval" | "permissions" => "did you mean `permission`?",
         "concurrency" => "did you mean `max_concurrency`?",
+        "worker_labels" | "runs_on" | "runs-on" => "use `where.labels`",
     }
 }
 

@@ -11,6 +11,11 @@ pub const CODES: &[(&str, &str)] = &[
     ("bad_character", "The file contains a control character."),
     ("bad_cron", "A cron pattern is invalid or never matches."),
     ("bad_duration", "A duration is invalid, negative or too long."),
+    (
+        "bad_engine",
+        "The address, the task queue, a secret or the client certificate of `engine` is invalid, or this build of vik has no \
+         such engine.",
+    ),
     ("bad_env_name", "The name of an environment variable is invalid."),
     ("bad_glob", "A glob of a scope or an allow-list is invalid."),
     ("bad_header", "The name of an HTTP header is invalid."),
@@ -40,6 +45,10 @@ pub const CODES: &[(&str, &str)] = &[
     ("bad_tag", "A YAML tag is unknown."),
     ("bad_text", "A string contains an invalid character, such as NUL."),
     ("bad_time", "A time of day is invalid."),
+    (
+        "bad_where",
+        "A label in `where` is invalid, or `where` is used without an `engine`.",
+    ),
     (
         "bool_word",
         "`yes`, `no`, `on` or `off` is a string in YAML 1.2; probably `true` or `false` was intended.",

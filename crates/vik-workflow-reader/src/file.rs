@@ -11,6 +11,7 @@ use super::agent::Agent;
 use super::amounts::{Attempts, Memory, Percent, SlotLimit, TokenLimit, UsdLimit};
 use super::approve::Approve;
 use super::decode::Named;
+use super::engine::{Engine, Where};
 use super::http::Http;
 use super::intent::{Intent, Trust};
 use super::mcp::Mcp;
@@ -42,6 +43,10 @@ section! {
     "issues" issues: section Issues;
     /// How Vik works on each issue.
     "issue" issue: section Issue;
+    /// What coordinates several machines that work on one queue of issues. Not available yet: `vik
+    /// run` refuses a workflow with it. Without it, all work is done on this machine. A change
+    /// requires a restart.
+    "engine" engine: optional Engine;
     /// The dashboard and the HTTP API on TCP. Requests need the token or a sign-in. Not used with
     /// `run --once`. A change requires a restart.
     "http" http: optional Http;
@@ -70,6 +75,7 @@ section! {
     /// Notifiers by name. Names follow the rules for agent names.
     "notify" notify: optional Named<Notify>;
     instead {
+        "temporal" => "use `engine.temporal`",
         "notifications" => "did you mean `notify`?",
         "webhook" => "did you mean `webhooks`?",
         "mcp_servers" | "mcpServers" => "did you mean `mcp`?",
@@ -323,6 +329,8 @@ section! {
     "limits" limits: section StageLimits;
     /// The maximum number of attempts of this stage that run at the same time; null for no limit.
     "max_concurrency" max_concurrency: optional SlotLimit;
+    /// The workers that attempts of this stage may run on. Requires `engine`.
+    "where" workers: section Where;
     /// Whether the stage may run at the same time as another stage of the same issue, in the same
     /// workspace.
     "parallel" parallel: defaults bool = false;
@@ -346,6 +354,7 @@ section! {
         "runtime" => "set the runtime in the agent profile: `agents.NAME.runtime`",
         "name" => "the name of a stage is its key in `issue.stages`",
         "concurrency" => "did you mean `max_concurrency`?",
+        "worker_labels" | "runs_on" | "runs-on" => "use `where.labels`",
         "budget" => "did you mean `limits`?",
         "owned_scope" | "scope" => "use `intent.owned_scope`",
         "constraints" => "use `intent.constraints`",

@@ -16,6 +16,7 @@ mod check;
 mod codes;
 mod crosscheck;
 mod decode;
+mod engine;
 mod extensions;
 mod file;
 mod http;

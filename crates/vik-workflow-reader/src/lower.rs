@@ -1,6 +1,6 @@
 //! Builds the workflow from the sections of the file.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use vik_core::duration::Span;
 use vik_core::ids::{AgentName, StageName};
@@ -64,6 +64,7 @@ pub(crate) fn lower(mut file: file::File, places: &Places, sink: &mut Sink) -> O
     let notify = notify
         .map(|(name, notifier)| check.notifier(&name, notifier).map(|notifier| (name, notifier)))
         .collect::<Vec<_>>();
+    let engine = check.engine(file.engine);
     let http = check.http(file.http);
     let webhooks = check.webhooks(file.webhooks);
     let schedule = check.schedule(file.schedule);
@@ -133,6 +134,7 @@ pub(crate) fn lower(mut file: file::File, places: &Places, sink: &mut Sink) -> O
             scope_conflicts: file.issue.scope_conflicts,
             stages: stages?.into_iter().collect::<Option<Vec<_>>>()?,
         },
+        engine,
         http,
         webhooks: webhooks?,
         schedule: schedule?,
@@ -236,7 +238,7 @@ impl Check<'_> {
             provider: agent.provider,
             base_url: agent.base_url,
             max_concurrency: agent.max_concurrency,
-            worker_labels: BTreeSet::new(),
+            worker_labels: self.worker_labels(&join("agents", name), agent.workers),
             steer: agent.steer,
             read_timeout: agent.read_timeout,
             stream: agent.stream,
@@ -313,7 +315,7 @@ impl Check<'_> {
             hand_over,
             limit: stage.limits,
             max_concurrency: stage.max_concurrency,
-            worker_labels: BTreeSet::new(),
+            worker_labels: self.worker_labels(&path, stage.workers),
             parallel: stage.parallel,
             on_state_change: stage.on_state_change,
             resume: stage.resume,

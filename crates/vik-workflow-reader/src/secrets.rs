@@ -6,6 +6,7 @@ use vik_core::workflow::SecretSource;
 use vik_yaml::{Diagnostic, join};
 
 use super::check::Check;
+use super::engine;
 use super::file;
 use super::section::section;
 use super::text::{known_names, quoted};
@@ -83,22 +84,13 @@ impl Check<'_> {
 
     /// Checks that listed secrets are defined, and that each secret is listed somewhere.
     fn known(&mut self, names: &[String], listed: &Listed) {
-        for (path, wanted) in &listed.0 {
-            for (index, name) in wanted
-                .iter()
-                .enumerate()
-                .filter(|(_, name)| !names.contains(name))
-            {
-                let known: Vec<&str> = names.iter().map(String::as_str).collect();
-                let hint =
-                    known_names(name, &known).unwrap_or_else(|| "define secrets in `secrets`".to_owned());
-                let message = format!("unknown secret {}", quoted(name));
-                self.report(
-                    Diagnostic::error("unknown_secret", format!("{path}.{index}"), message).hint(hint),
-                );
-            }
+        for (path, name) in listed.0.iter().filter(|(_, name)| !names.contains(name)) {
+            let known: Vec<&str> = names.iter().map(String::as_str).collect();
+            let hint = known_names(name, &known).unwrap_or_else(|| "define secrets in `secrets`".to_owned());
+            let message = format!("unknown secret {}", quoted(name));
+            self.report(Diagnostic::error("unknown_secret", path.clone(), message).hint(hint));
         }
-        let used: BTreeSet<&String> = listed.0.iter().flat_map(|(_, wanted)| wanted).collect();
+        let used: BTreeSet<&String> = listed.0.iter().map(|(_, name)| name).collect();
         for name in names.iter().filter(|name| !used.contains(name)) {
             self.report_at_key(
                 Diagnostic::warning(
@@ -115,8 +107,8 @@ impl Check<'_> {
     }
 }
 
-/// The lists of secrets, each with its path.
-pub(super) struct Listed(Vec<(String, Vec<String>)>);
+/// The uses of secrets: the path of each, and the name of the secret.
+pub(super) struct Listed(Vec<(String, String)>);
 
 impl Listed {
     pub(super) fn of(file: &file::File) -> Self {
@@ -141,7 +133,10 @@ impl Listed {
             let path = join(&join("issue.stages", name), "outputs.secrets");
             Some((path, &stage.outputs.as_ref()?.secrets))
         }));
-        let lists = listed.into_iter();
-        Self(lists.map(|(path, names)| (path, names.clone())).collect())
+        let in_lists = listed.into_iter().flat_map(|(path, names)| {
+            let names = names.iter().enumerate();
+            names.map(move |(index, name)| (format!("{path}.{index}"), name.clone()))
+        });
+        Self(in_lists.chain(engine::secrets(file)).collect())
     }
 }

@@ -53,7 +53,7 @@ use vik_session::host::{Host, own_environment};
 use vik_workflow::{FileFindings, WorkflowFile, absolute};
 
 use super::positional::Positional;
-use super::{CliResult, print, print_json, runtime};
+use super::{CliResult, engine, print, print_json, runtime};
 
 use check::{Group, PULL, WORKFLOW};
 pub(in crate::cli) use probe::Scratch;
@@ -194,6 +194,8 @@ async fn run_checks(workflow: &Path, extent: Extent, cancel: &CancellationToken)
                 let sources = file.check_templates(&workflow);
                 examination.files = std::mem::take(&mut file.prompts);
                 checks.push(environment_checks::open_files(OpenFiles::of_daemon(), &workflow));
+                let missing_engine = engine::finding(&workflow, &file.loaded);
+                file.loaded.add(missing_engine.map(|error| error.hint(engine::HINT)));
                 checks.extend(notify::check(&workflow));
                 let folder = workflow_path.parent().unwrap_or(Path::new("/"));
                 checks.extend(sandbox::check(&workflow, |prompt| sources.prompt(prompt, folder)));

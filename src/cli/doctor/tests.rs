@@ -161,6 +161,18 @@ fn invalid_workflow_reports_its_errors() {
 }
 
 #[test]
+fn missing_engine_is_an_error_at_its_key() {
+    let engine = "engine: { temporal: { address: \"host:7233\", task_queue: q } }\n";
+    let (folder, path) = folder(&format!("{engine}{GOOD}"), "Work.\n");
+    recording(folder.path());
+    let examination = examine_offline(&path);
+    let finding = examination.findings().find(|finding| finding.code == "bad_engine");
+    let finding = finding.unwrap();
+    assert_eq!((finding.severity, finding.line, finding.column), (Severity::Error, 1, 11));
+    assert_eq!(examination.exit(false), Exit::Workflow);
+}
+
+#[test]
 fn too_few_open_files_are_a_warning() {
     let text = GOOD.replace("issues:\n", "loop: { max_issue_concurrency: 500 }\nissues:\n");
     let workflow = load(&text).workflow.unwrap();

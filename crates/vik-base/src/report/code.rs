@@ -168,6 +168,8 @@ codes! {
     NoDaemon = "no_daemon",
     /// The daemon does not serve the dashboard.
     NoDashboard = "no_dashboard",
+    /// This build of vik does not include the engine of the workflow.
+    NoEngine = "no_engine",
     /// The issue has no open question, or not the one that was named.
     NoQuestion = "no_question",
     /// No session matches.

@@ -156,6 +156,7 @@ pub fn applied(running: &Workflow, edited: Workflow) -> Workflow {
         workspace_root: running.workspace_root.clone(),
         retention_days: running.retention_days,
         log_format: running.log_format,
+        engine: running.engine.clone(),
         http: running.http.clone(),
         webhooks: Webhooks {
             listen: running.webhooks.listen,

@@ -157,8 +157,7 @@ impl TryFrom<String> for HeaderValue {
             Some(tail) => (true, tail.trim()),
             None => (false, text.as_str()),
         };
-        let name = tail.strip_prefix("${").and_then(|tail| tail.strip_suffix('}'));
-        match name.filter(|name| is_variable(name)) {
+        match secret_name(tail) {
             Some(name) if is_bearer => Ok(Self::Bearer(name.to_owned())),
             Some(name) => Ok(Self::Secret(name.to_owned())),
             None if text.contains("${") => Err("`${NAME}` is the whole value, or follows `Bearer `"),
@@ -178,9 +177,12 @@ impl From<HeaderValue> for String {
     }
 }
 
-fn is_variable(name: &str) -> bool {
+/// Returns the name of the secret in a text of the form `${NAME}`.
+pub(super) fn secret_name(text: &str) -> Option<&str> {
+    let name = text.strip_prefix("${")?.strip_suffix('}')?;
     let is_start = |c: char| c.is_ascii_alphabetic() || c == '_';
-    name.starts_with(is_start) && name.chars().all(|c| is_start(c) || c.is_ascii_digit())
+    let is_name = name.starts_with(is_start) && name.chars().all(|c| is_start(c) || c.is_ascii_digit());
+    is_name.then_some(name)
 }
 
 impl HttpUrl {

@@ -5,6 +5,7 @@
 mod agent;
 mod approve;
 mod diff;
+mod engine;
 mod http;
 mod intent;
 mod mcp;
@@ -20,6 +21,10 @@ mod when;
 pub use agent::{AgentProfile, ArgValue, ArgsStyle, Home, OutputFormat, Permission, Price, Runtime};
 pub use approve::{ApprovePolicy, CallRule};
 pub use diff::{Edit, EditKind, Setting, applied, edits, settings};
+pub use engine::{
+    ClientCertificate, Engine, EngineTls, InvalidEngineText, SecretRef, ServerAddress, TaskQueueName,
+    TemporalEngine,
+};
 pub use http::Http;
 pub use intent::{OnViolation, ScopeConflicts, StageIntent, TrustPolicy, Untrusted};
 pub use mcp::{AUTHORIZATION, BadUrl, HeaderValue, HttpUrl, McpSandbox, McpServer, McpTools, McpTransport};

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::When;
 use super::agent::AgentProfile;
 use super::approve::ApprovePolicy;
+use super::engine::Engine;
 use super::http::Http;
 use super::intent::{ScopeConflicts, StageIntent, TrustPolicy};
 use super::mcp::McpServer;
@@ -50,6 +51,9 @@ pub struct Workflow {
     /// `issues.show`: how one issue is looked up.
     pub show: Option<Show>,
     pub issue: IssuePolicy,
+    /// `engine`: what coordinates several machines; `None` if all runs on this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<Engine>,
     #[serde(default)]
     pub http: Http,
     #[serde(default)]

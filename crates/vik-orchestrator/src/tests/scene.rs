@@ -61,8 +61,13 @@ pub struct SceneBuilder {
 impl SceneBuilder {
     /// Starts a loop whose tracker has these issues in the state `todo`, with their priorities.
     pub fn start(self, issues: &[(&str, Option<u32>)], script: &[Script]) -> Scene {
+        let engine = match self.workers {
+            Some(_) => "engine: { temporal: { address: 'host:7233', task_queue: q } }",
+            None => "",
+        };
         let text = format!(
-            "loop: {{ max_issue_concurrency: {} }}
+            "{engine}
+loop: {{ max_issue_concurrency: {} }}
 issues: {{ pull: {{ command: list, idle_sec: 2 }} }}
 agents: {{ a: {{ runtime: command, command: [agent] }} }}
 issue:

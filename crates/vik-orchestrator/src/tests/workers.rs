@@ -13,15 +13,19 @@ use super::world::Script;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Returns a list of workers that have the revision of the hub.
+/// Returns a list of workers that have the revision of the hub and the label `gpu`.
 fn list(workers: &[(&str, Presence)]) -> Workers {
+    labelled("gpu", workers)
+}
+
+fn labelled(label: &str, workers: &[(&str, Presence)]) -> Workers {
     let hub = Revision {
         version: "1".to_owned(),
         workflow_digest: "x".to_owned(),
     };
     let worker = |(name, presence): &(&str, Presence)| Worker {
         name: name.parse().unwrap(),
-        labels: BTreeSet::from(["gpu".parse::<WorkerLabel>().unwrap()]),
+        labels: BTreeSet::from([label.parse::<WorkerLabel>().unwrap()]),
         capacity: NonZeroU32::MIN,
         revision: hub.clone(),
         presence: *presence,
@@ -47,10 +51,15 @@ fn places(scene: &mut Scene) -> Vec<Option<String>> {
 
 /// Asserts that the issue `a` waits because no worker is ready.
 fn assert_waits_for_a_worker(scene: &mut Scene) {
+    assert_waits(scene, "no worker is ready");
+}
+
+/// Asserts that the issue `a` waits for a worker, for this reason.
+fn assert_waits(scene: &mut Scene, reason: &str) {
     let waiting = scene.status().waiting.remove(0);
     assert_eq!(
         (&*waiting.reason, &*waiting.detail),
-        ("no_worker", "no worker is ready")
+        ("no_worker", reason)
     );
     let hold = scene.explain("a").unwrap().stages.remove(0).hold.unwrap();
     assert_eq!((hold.reason, hold.detail), (waiting.reason, waiting.detail));
@@ -117,6 +126,24 @@ fn stop_leaves_attempts_on_workers_to_the_next_hub() {
     scene.pass(SECOND);
     assert!(scene.summary.as_ref().unwrap().stopped);
     assert_eq!(scene.world().log, ["start a 1", "state stopping", "detach a"]);
+}
+
+#[test]
+fn stage_waits_for_a_worker_with_the_labels_of_its_where() {
+    let present = &[("w-1", Presence::Available)];
+    let (lists, receiver) = watch::channel(labelled("arm", present));
+    let builder = SceneBuilder {
+        stage: "where: { labels: [gpu] }",
+        workers: Some(receiver),
+        ..SceneBuilder::default()
+    };
+    let mut scene = builder.start(&[("a", None)], &[Script::Runs]);
+    scene.pass(10 * SECOND);
+    assert!(scene.world().starts().is_empty());
+    assert_waits(&mut scene, "no ready worker has the label `gpu`");
+    lists.send_replace(labelled("gpu", present));
+    scene.pass(SECOND);
+    assert_eq!(places(&mut scene), [Some("w-1".to_owned())]);
 }
 
 #[test]

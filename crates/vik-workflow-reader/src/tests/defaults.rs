@@ -70,6 +70,7 @@ fn defaults_are_those_of_the_contract() {
         stage.intent => StageIntent::default();
         stage.approve => None;
         workflow.issue.scope_conflicts => ScopeConflicts::Serialize;
+        workflow.engine => None;
         workflow.trust => None;
         workflow.retention.ledger => KeepTime::Forever;
         workflow.retention.trace => KeepTime::Forever;

@@ -4,6 +4,7 @@ mod across;
 mod approve;
 mod codes;
 mod defaults;
+mod engine;
 mod generated;
 mod hostile;
 mod http;

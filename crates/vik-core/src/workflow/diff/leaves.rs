@@ -50,6 +50,15 @@ const QUOTED: &[&str] = &[
     "agents.*.provider",
     "agents.*.skills",
     "agents.*.where.labels",
+    "engine.temporal.address",
+    "engine.temporal.api_key",
+    "engine.temporal.namespace",
+    "engine.temporal.payload_key",
+    "engine.temporal.task_queue",
+    "engine.temporal.tls.ca_file",
+    "engine.temporal.tls.cert_file",
+    "engine.temporal.tls.key_file",
+    "engine.temporal.tls.server_name",
     "http.bind",
     "http.names",
     "issue.stages.*.agent",
@@ -71,11 +80,10 @@ const QUOTED: &[&str] = &[
     "webhooks.hooks.*.secret_env",
 ];
 
-/// Values that a running daemon keeps until it is restarted.
+/// Values and sections that a running daemon keeps until it is restarted.
 const RESTART: &[&str] = &[
-    "http.bind",
-    "http.names",
-    "http.port",
+    "engine",
+    "http",
     "logging.format",
     "logging.retention_days",
     "webhooks.listen",
@@ -87,6 +95,7 @@ const KEYS: &[(&str, &str)] = &[
     ("agents.*.worker_labels", "agents.*.where.labels"),
     ("day_limit.tokens", "limits.tokens_per_day"),
     ("day_limit.usd", "limits.usd_per_day"),
+    ("engine.temporal.tls.client", "engine.temporal.tls"),
     ("issue.after_create", "issue.hooks.after_create"),
     ("issue.before_remove", "issue.hooks.before_remove"),
     ("issue.hook_secrets", "issue.hooks.secrets"),
@@ -157,11 +166,14 @@ const SECTIONS: &[&str] = &[
 
 /// Returns the position of an edit: those outside of named sections come first.
 pub(super) fn section_rank(key: &str) -> usize {
-    let is_inside = |section: &str| key.strip_prefix(section).is_some_and(|key| key.starts_with('.'));
     SECTIONS
         .iter()
-        .position(|section| is_inside(section))
+        .position(|section| is_inside(key, section))
         .map_or(0, |rank| rank + 1)
+}
+
+fn is_inside(key: &str, section: &str) -> bool {
+    key.strip_prefix(section).is_some_and(|key| key.starts_with('.'))
 }
 
 pub(super) enum Shown {
@@ -242,6 +254,11 @@ impl Leaves {
                 self.push(node.with(if outputs.is_null() { "off" } else { "on" }.into()));
                 self.children(node, value);
             }
+            // The section has an effect without any key.
+            ("engine.temporal.tls", Value::Object(_)) => {
+                self.push(node.with("on".into()));
+                self.children(node, value);
+            }
             ("notify.*.channel", Value::Object(channel)) => {
                 let kind = channel.keys().map(|kind| kind.to_lowercase()).collect::<String>();
                 self.push(node.with(kind.into()));
@@ -309,7 +326,10 @@ impl Leaf {
     }
 
     pub(super) fn needs_restart(&self) -> bool {
-        RESTART.contains(&self.key_pattern().as_str())
+        let key = self.key_pattern();
+        RESTART
+            .iter()
+            .any(|kept| key == *kept || is_inside(&key, kept))
     }
 
     pub(super) fn shown(&self) -> Shown {
