@@ -30,6 +30,13 @@ impl LoadedWorkflow {
     pub fn digest(&self) -> String {
         digest(&self.path, &self.texts)
     }
+
+    /// Returns the files from which it was loaded, with their texts: the workflow file and its prompt
+    /// files. The paths are absolute.
+    pub fn texts(&self) -> impl Iterator<Item = (&Path, &str)> {
+        let texts = self.texts.iter();
+        texts.filter_map(|(path, text)| Some((path.as_path(), text.as_deref()?)))
+    }
 }
 
 /// A workflow that cannot be used.
