@@ -148,6 +148,11 @@ pub enum Verb {
     ///
     /// The git settings of the workspace, which the agent controls, are not used.
     Git(crate::cli::git::GitArgs),
+    /// Install a worker on another machine
+    ///
+    /// Workers run the attempts of a queue that several machines have in common.
+    #[cfg(feature = "temporal")]
+    Worker(crate::cli::worker::WorkerArgs),
     /// Run the built-in agent
     #[command(disable_help_flag = true)]
     Vex {

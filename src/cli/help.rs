@@ -104,6 +104,15 @@ const GROUPS: &[(&str, &[&str])] = &[
             "vik vex exec -m claude-sonnet-5-5 'Fix the failing test'",
         ],
     ),
+    #[cfg(feature = "temporal")]
+    (
+        "Many machines",
+        &[
+            "vik worker install build-1",
+            "vik worker install vik@build-1 --labels gpu,linux --capacity 4 --env-file worker.env",
+            "vik worker install build-1 --dry-run",
+        ],
+    ),
     (
         "Editor and shell",
         &[

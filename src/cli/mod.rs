@@ -51,6 +51,8 @@ mod tracker;
 mod uninstall;
 mod unknown;
 mod usage;
+#[cfg(feature = "temporal")]
+mod worker;
 
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -174,6 +176,8 @@ fn dispatch(cli: &Cli) -> CliResult {
         Verb::Git(args) => git::run(workflow, args),
         Verb::Issue(args) => issue_verb(workflow, args),
         Verb::Tracker(args) => tracker::run(workflow, args),
+        #[cfg(feature = "temporal")]
+        Verb::Worker(args) => worker::run(workflow, args),
         Verb::Vex { .. } => Ok(Exit::Usage),
         Verb::Schema => schema::workflow(),
         Verb::Completions { shell } => schema::completions(*shell),

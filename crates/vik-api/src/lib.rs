@@ -22,6 +22,7 @@ mod actions;
 mod daemon_log;
 mod error;
 mod explain;
+mod installation;
 mod live;
 mod messages;
 mod notify;
@@ -47,6 +48,7 @@ pub use explain::{
     DecisionView, Explained, Explanation, HoldView, IssueDetails, RootCauseView, StageIntentView, StageState,
     StageView,
 };
+pub use installation::{InstallationStep, InstallationStepName, StepResult, WorkerInstallation};
 pub use messages::{Delivery, DeliveryTo, MessageView, MessagesPage, SendMessage, SentMessage};
 pub use notify::{Notification, NotifiedItem, NotifierView};
 pub use pages::{

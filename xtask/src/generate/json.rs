@@ -40,6 +40,10 @@ pub fn schemas() -> Vec<Generated> {
             schema::<vik_tracker::conformance::Report>("vik tracker test --json"),
         ),
         (
+            "worker-install",
+            schema::<vik_api::WorkerInstallation>("vik worker install --json"),
+        ),
+        (
             "error",
             schema::<vik_api::ErrorBody>("`error` in every failed --json"),
         ),

@@ -209,6 +209,8 @@ codes! {
     /// The link to sign in was already used or has expired, or a sign-in or its revocation cannot
     /// be saved.
     SignIn = "sign_in",
+    /// `ssh` is not installed, or cannot connect, verify the host or log in to it.
+    Ssh = "ssh",
     /// Processes of the instance are still alive after all signals.
     StillAlive = "still_alive",
     /// The daemon did not exit in time.
@@ -243,6 +245,12 @@ codes! {
     UnknownStage = "unknown_stage",
     /// The command line is not valid.
     Usage = "usage",
+    /// The host lacks what a worker needs.
+    WorkerHost = "worker_host",
+    /// The files of a worker cannot be read or copied, or it cannot be started.
+    WorkerInstall = "worker_install",
+    /// The installed worker did not report in time that it is connected.
+    WorkerNotConnected = "worker_not_connected",
     /// The workflow file has errors.
     WorkflowInvalid = "workflow_invalid",
     /// The workflow file cannot be read.
