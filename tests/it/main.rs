@@ -69,4 +69,6 @@ mod turns;
 mod vex_agent;
 mod webhooks;
 mod work_trees;
+#[cfg(all(feature = "temporal", target_os = "linux"))]
+mod worker_install;
 mod workspaces_hooks;

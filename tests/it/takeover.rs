@@ -4,6 +4,8 @@ mod json;
 mod session;
 mod vex;
 
+pub use json::validate;
+
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;

@@ -78,14 +78,18 @@ pub fn output(command: &mut Command) -> TaskResult<String> {
 
 /// Checks that a program exists; as root on Debian it is installed if it is missing.
 pub fn installed(program: &str, package: &str) -> TaskResult {
-    let there = || {
+    installed_if(program, package, || {
         Command::new(program)
             .arg("--version")
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .status()
             .is_ok_and(|status| status.success())
-    };
+    })
+}
+
+/// Does the same for a program that is found in another way.
+pub fn installed_if(program: &str, package: &str, there: impl Fn() -> bool) -> TaskResult {
     if there() {
         return Ok(());
     }

@@ -18,6 +18,9 @@ pub struct TestArgs {
     /// Do not install the agent CLIs; skip the tests that require them
     #[arg(long)]
     no_agents: bool,
+    /// Run only the tests of `vik worker`, which need an SSH server and the feature `temporal`
+    #[arg(long)]
+    workers: bool,
     /// Arguments for `cargo nextest run`: filters, `-p PACKAGE`, `--no-capture`; with any, no doc
     /// tests run
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
@@ -25,11 +28,8 @@ pub struct TestArgs {
 }
 
 pub fn run(args: &TestArgs) -> TaskResult {
-    let missing = if args.no_agents {
-        None
-    } else {
-        install_agents().err()
-    };
+    let no_agents = args.no_agents || args.workers;
+    let missing = if no_agents { None } else { install_agents().err() };
     if let Some(reason) = &missing {
         eprintln!(
             "warning: cannot install the agent CLIs; the tests that require them are skipped and listed.\n{reason}\n"
@@ -38,9 +38,7 @@ pub fn run(args: &TestArgs) -> TaskResult {
             return Err("VIK_REQUIRE_REAL_AGENTS is set, but the agent CLIs are not installed".to_owned());
         }
     }
-    if !args.no_agents
-        && let Err(reason) = install_mcp_servers()
-    {
+    if !no_agents && let Err(reason) = install_mcp_servers() {
         eprintln!(
             "warning: cannot install the MCP servers; the tests that require them are skipped: {reason}\n"
         );
@@ -49,9 +47,23 @@ pub fn run(args: &TestArgs) -> TaskResult {
     if let Err(reason) = &bubblewrap {
         eprintln!("warning: the tests of namespaces are skipped and listed: {reason}\n");
     }
+    let mut filters = args.args.clone();
+    let mut required: Vec<&str> = Vec::new();
+    if bubblewrap.is_ok() {
+        required.push("VIK_REQUIRE_BUBBLEWRAP");
+    }
+    if args.workers {
+        // It has no `--version`, and its folder is in the PATH of root only.
+        let there = || Path::new("/usr/sbin/sshd").is_file();
+        match repo::installed_if("sshd", "openssh-server", there) {
+            Ok(()) => required.push("VIK_REQUIRE_SSHD"),
+            Err(reason) => eprintln!("warning: the tests over SSH are skipped and listed: {reason}\n"),
+        }
+        filters.splice(0..0, WORKER_TESTS.map(OsString::from));
+    }
     let tests = Tests {
-        args: &args.args,
-        bubblewrap: bubblewrap.is_ok(),
+        args: &filters,
+        required: &required,
     };
     let nextest = match install_nextest() {
         Ok(path) => path,
@@ -64,7 +76,7 @@ pub fn run(args: &TestArgs) -> TaskResult {
         }
     };
     let ran = tests.run(nextest.as_ref());
-    let documented = if args.args.is_empty() {
+    let documented = if filters.is_empty() {
         repo::run(&mut tests.cargo(&["test", "--quiet", "--doc"], None))
     } else {
         Ok(())
@@ -166,19 +178,29 @@ fn install_nextest() -> TaskResult<Option<OsString>> {
     Ok(Some(path))
 }
 
+/// The tests of `vik worker`, which other builds lack.
+const WORKER_TESTS: [&str; 7] = [
+    "--package",
+    "vik",
+    "--features",
+    "temporal",
+    "--lib",
+    "--test=it",
+    "worker",
+];
+
 struct Tests<'a> {
     args: &'a [OsString],
-    bubblewrap: bool,
+    /// Variables that make tests fail if what they need does not work, so that none is skipped
+    /// silently.
+    required: &'a [&'a str],
 }
 
 impl Tests<'_> {
     fn cargo(&self, verb: &[&str], path: Option<&OsString>) -> Command {
         let mut cargo = repo::cargo();
         cargo.args(verb).envs(path.map(|path| ("PATH", path)));
-        if self.bubblewrap {
-            // A program that is installed but does not work must not skip tests silently.
-            cargo.env("VIK_REQUIRE_BUBBLEWRAP", "1");
-        }
+        cargo.envs(self.required.iter().map(|name| (name, "1")));
         let names_package = |arg: &OsString| {
             arg.to_str()
                 .is_some_and(|arg| arg.starts_with("-p") || arg.starts_with("--package"))

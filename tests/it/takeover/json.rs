@@ -3,7 +3,7 @@
 use super::*;
 
 /// Checks an output against its schema in the reference.
-fn validate(name: &str, output: &Value) {
+pub fn validate(name: &str, output: &Value) {
     let path = vik_testkit::bins::workspace().join(format!("docs/reference/{name}.schema.json"));
     let mut schema: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     // A field that the schema does not name is an error here, though later versions may add some.
