@@ -8,8 +8,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use vik_base::report::{ErrorCode, Exit, Failure};
 use vik_client::{ClientError, Endpoint, blocking};
+use vik_core::worker::WorkerName;
 use vik_proc::{FileLock, ProcessId};
-use vik_workspace::{InstanceDir, fs as private};
+use vik_workspace::{InstanceDir, WorkspaceError, fs as private};
 
 /// How long to wait for a daemon that is just starting or was just killed to reach a stable state.
 /// A killed process holds its locks until its last thread has left the kernel.
@@ -79,15 +80,19 @@ impl Instance {
     /// # Errors
     /// When the state folder cannot be determined.
     pub fn of(workflow_path: &Path) -> Result<Self, Failure> {
-        let dir = InstanceDir::of(workflow_path).map_err(|error| {
-            Failure::failed(
-                ErrorCode::NoStateDir,
-                "cannot determine the state folder of Vik",
-                &error,
-            )
-            .hint("set XDG_STATE_HOME or HOME")
-        })?;
-        Ok(Self { dir })
+        InstanceDir::of(workflow_path)
+            .map(|dir| Self { dir })
+            .map_err(no_state_dir)
+    }
+
+    /// Returns the instance of a worker for a workflow file.
+    ///
+    /// # Errors
+    /// When the state folder cannot be determined.
+    pub fn of_worker(workflow_path: &Path, name: &WorkerName) -> Result<Self, Failure> {
+        InstanceDir::of_worker(workflow_path, name)
+            .map(|dir| Self { dir })
+            .map_err(no_state_dir)
     }
 
     /// Lists all instances that ever ran for this user.
@@ -215,6 +220,15 @@ pub fn acquire_with_wait(path: &Path, holder_lives: impl Fn() -> bool) -> io::Re
         || FileLock::try_acquire(path),
         |lock| !matches!(lock, Ok(None)) || holder_lives(),
     )
+}
+
+fn no_state_dir(error: WorkspaceError) -> Failure {
+    Failure::failed(
+        ErrorCode::NoStateDir,
+        "cannot determine the state folder of Vik",
+        &error,
+    )
+    .hint("set XDG_STATE_HOME or HOME")
 }
 
 /// Repeats a check until its result is stable, for at most [`MOMENT`].

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use vik_core::ids::{AgentName, IssueId, StageName};
+use vik_core::worker::WorkerName;
 use vik_core::workflow::model::WorkspaceRoot;
 
 use super::WorkspaceError;
@@ -84,6 +85,18 @@ impl Layout {
             root: root_dir,
             beside_workflow,
         })
+    }
+
+    /// Returns the paths of a worker for the workflow. On one machine, hubs and workers of a workflow
+    /// have nothing in common.
+    #[must_use]
+    pub fn of_worker(self, name: &WorkerName) -> Self {
+        let home = self.home.join("workers").join(name.as_str());
+        Self {
+            root: key_folder(&home.join("workflows"), &self.workflow_path),
+            home,
+            ..self
+        }
     }
 
     /// Returns the paths of a workflow whose folder ([`Layout::root`]) is known.

@@ -3,9 +3,10 @@
 //! a running daemon.
 
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+
+use vik_core::worker::WorkerName;
 
 use super::WorkspaceError;
 use super::home::{absolute_workflow_path, user_home};
@@ -61,12 +62,32 @@ impl InstanceDir {
     /// # Errors
     /// When the path names no file, or the state folder cannot be determined.
     pub fn of(workflow_path: &Path) -> Result<Self, WorkspaceError> {
-        Self::at(workflow_path, &InstanceEnv::of_process())
+        Self::at(workflow_path, None, &InstanceEnv::of_process())
     }
 
-    pub(super) fn at(workflow_path: &Path, surroundings: &InstanceEnv) -> Result<Self, WorkspaceError> {
+    /// Returns the instance folder of a worker for a workflow file.
+    ///
+    /// # Errors
+    /// As [`InstanceDir::of`].
+    pub fn of_worker(workflow_path: &Path, name: &WorkerName) -> Result<Self, WorkspaceError> {
+        Self::at(workflow_path, Some(name), &InstanceEnv::of_process())
+    }
+
+    pub(super) fn at(
+        workflow_path: &Path,
+        worker: Option<&WorkerName>,
+        surroundings: &InstanceEnv,
+    ) -> Result<Self, WorkspaceError> {
         let workflow_path = resolve_links(absolute_workflow_path(workflow_path)?)?;
-        let name = short_hash(workflow_path.as_os_str().as_bytes());
+        let mut key = workflow_path.into_os_string().into_encoded_bytes();
+        // No path contains a NUL byte.
+        key.extend(
+            worker
+                .into_iter()
+                .flat_map(|name| [b"\0", name.as_str().as_bytes()])
+                .flatten(),
+        );
+        let name = short_hash(&key);
         Ok(Self::named(&surroundings.instances()?, &name, surroundings))
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use vik_base::report::{ErrorCode, Exit, Failure, chain};
 use vik_core::changes::Stored;
+use vik_core::worker::WorkerName;
 use vik_core::workflow::Workflow;
 use vik_orchestrator::service_state::{self, ServiceState};
 use vik_proc::{FileLock, Mark, ProcessId, Supervisor};
@@ -28,10 +29,28 @@ const WRITABLE_HINT: &str = "check that the folder is writable and the disk is n
 /// # Errors
 /// When the home cannot be determined or created.
 pub fn host(workflow_path: &Path, workflow: &Workflow, instance: &Instance) -> Result<Host, Failure> {
+    let layout = layout(workflow_path, workflow)?;
+    host_in(layout, workflow_path, workflow, instance)
+}
+
+fn layout(workflow_path: &Path, workflow: &Workflow) -> Result<Layout, Failure> {
+    Layout::resolve(workflow_path, &workflow.workspace_root).map_err(|error| {
+        Failure::failed(
+            ErrorCode::Home,
+            "cannot determine the folder of this workflow's files",
+            &error,
+        )
+    })
+}
+
+fn host_in(
+    layout: Layout,
+    workflow_path: &Path,
+    workflow: &Workflow,
+    instance: &Instance,
+) -> Result<Host, Failure> {
     let failure =
         |message: &str, error: &dyn std::error::Error| Failure::failed(ErrorCode::Home, message, error);
-    let layout = Layout::resolve(workflow_path, &workflow.workspace_root)
-        .map_err(|error| failure("cannot determine the folder of this workflow's files", &error))?;
     let vik = std::env::current_exe()
         .map_err(|error| failure("cannot determine the path of Vik's executable", &error))?;
     let supervisor =
@@ -61,16 +80,45 @@ pub struct Home {
 }
 
 impl Home {
-    /// Takes the locks, creates the folders, and starts to write logs.
+    /// Takes the locks of a daemon, creates the folders, and starts to write logs.
     ///
     /// # Errors
     /// When another process uses the home, or it cannot be written.
     pub fn open(loaded: &LoadedWorkflow, console: Console) -> Result<Self, Failure> {
+        Self::open_as(None, loaded, console)
+    }
+
+    /// As [`Home::open`], for a worker, which has a home of its own.
+    ///
+    /// # Errors
+    /// When another process uses the home, or it cannot be written.
+    pub fn open_worker(
+        name: &WorkerName,
+        loaded: &LoadedWorkflow,
+        console: Console,
+    ) -> Result<Self, Failure> {
+        Self::open_as(Some(name), loaded, console)
+    }
+
+    fn open_as(
+        worker: Option<&WorkerName>,
+        loaded: &LoadedWorkflow,
+        console: Console,
+    ) -> Result<Self, Failure> {
         vik_proc::keep_files_private();
         let weakness = sandbox::check(&loaded.workflow)?;
-        let instance = Instance::of(&loaded.path)?;
-        let lock = instance.acquire()?;
-        let mut host = host(&loaded.path, &loaded.workflow, &instance)?;
+        let layout = layout(&loaded.path, &loaded.workflow)?;
+        let (instance, layout) = match worker {
+            None => (Instance::of(&loaded.path)?, layout),
+            Some(name) => (Instance::of_worker(&loaded.path, name)?, layout.of_worker(name)),
+        };
+        let lock = instance
+            .acquire()
+            .map_err(|failure| match (failure.exit, worker) {
+                (Exit::AlreadyRunning, Some(name)) => already_running(name),
+                _ => failure,
+            })?;
+        let mut host = host_in(layout, &loaded.path, &loaded.workflow, &instance)?;
         host.layout.create().map_err(|error| {
             Failure::failed(
                 ErrorCode::Home,
@@ -113,6 +161,15 @@ impl Home {
         }
         Ok(())
     }
+}
+
+fn already_running(worker: &WorkerName) -> Failure {
+    Failure::new(
+        Exit::AlreadyRunning,
+        ErrorCode::AlreadyRunning,
+        format!("the worker `{worker}` is already running for this workflow"),
+    )
+    .hint("give another worker on this machine another `--name`")
 }
 
 fn not_writable(message: String, error: &std::io::Error) -> Failure {

@@ -230,8 +230,8 @@ fn instance_is_found_by_the_workflow_path_alone() {
         runtime_dir: None,
         home: Some(base.join("h")),
     };
-    let one = InstanceDir::at(&base.join("w.yml"), &surroundings).unwrap();
-    let other = InstanceDir::at(&base.join("v.yml"), &surroundings).unwrap();
+    let one = InstanceDir::at(&base.join("w.yml"), None, &surroundings).unwrap();
+    let other = InstanceDir::at(&base.join("v.yml"), None, &surroundings).unwrap();
     assert_ne!(one, other);
     assert!(one.path().starts_with(base.join("state/vik/instances")));
     assert!(InstanceDir::all_at(&surroundings).is_empty());
@@ -244,7 +244,7 @@ fn instance_is_found_by_the_workflow_path_alone() {
         state_home: None,
         ..surroundings
     };
-    let home = InstanceDir::at(&base.join("w.yml"), &at_home).unwrap();
+    let home = InstanceDir::at(&base.join("w.yml"), None, &at_home).unwrap();
     assert!(home.path().starts_with(base.join("h/.local/state/vik/instances")));
 }
 
@@ -257,7 +257,7 @@ fn link_to_a_workflow_is_the_same_instance() {
         runtime_dir: None,
         home: None,
     };
-    let at = |name: &str| InstanceDir::at(&base.join(name), &surroundings).unwrap();
+    let at = |name: &str| InstanceDir::at(&base.join(name), None, &surroundings).unwrap();
     std::fs::create_dir(base.join("other")).unwrap();
     symlink("../w.yml", base.join("other/link.yml")).unwrap();
     symlink(base.join("other/link.yml"), base.join("twice.yml")).unwrap();
@@ -279,7 +279,7 @@ fn socket_path_fits_the_length_limit() {
         runtime_dir: Some(runtime.clone()),
         home: None,
     };
-    let instance = InstanceDir::at(Path::new("/w.yml"), &with_runtime).unwrap();
+    let instance = InstanceDir::at(Path::new("/w.yml"), None, &with_runtime).unwrap();
     assert!(instance.socket().starts_with(&runtime) && instance.socket().as_os_str().len() < 100);
     instance.create().unwrap();
     assert_eq!(mode(instance.socket().parent().unwrap()), 0o700);
@@ -288,14 +288,14 @@ fn socket_path_fits_the_length_limit() {
         runtime_dir: None,
         home: None,
     };
-    let instance = InstanceDir::at(Path::new("/w.yml"), &without).unwrap();
+    let instance = InstanceDir::at(Path::new("/w.yml"), None, &without).unwrap();
     assert!(instance.socket().starts_with("/tmp") && instance.socket().as_os_str().len() < 100);
     // A folder that existed before and is open to others is not used.
     std::fs::create_dir(runtime.join("open")).unwrap();
     std::fs::set_permissions(runtime.join("open"), std::fs::Permissions::from_mode(0o777)).unwrap();
     std::fs::remove_dir_all(runtime.join("vik")).unwrap();
     symlink(runtime.join("open"), runtime.join("vik")).unwrap();
-    let instance = InstanceDir::at(Path::new("/w.yml"), &with_runtime).unwrap();
+    let instance = InstanceDir::at(Path::new("/w.yml"), None, &with_runtime).unwrap();
     assert!(matches!(
         instance.create(),
         Err(WorkspaceError::NotPrivate { .. })
