@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use tracing::{Event, Level, Subscriber};
 use tracing_appender::rolling::{RollingFileAppender, Rotation};
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::format::{JsonFields, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields as _, FormattedFields, MakeWriter};
 use tracing_subscriber::layer::SubscriberExt;
@@ -78,6 +78,16 @@ fn on_panic(panic: &PanicHookInfo<'_>, console: Console) {
     }
 }
 
+/// Returns the filter of a destination. Below `debug`, the SDK of Temporal logs only errors: it warns of
+/// what is usual when hubs and workers come and go.
+fn filter(level: LevelFilter) -> Targets {
+    let targets = Targets::new().with_default(level);
+    match level >= LevelFilter::DEBUG {
+        true => targets,
+        false => targets.with_target("temporalio", level.min(LevelFilter::ERROR)),
+    }
+}
+
 /// Returns a layer that writes lines to one destination.
 fn sink<W>(
     format: LogFormat,
@@ -92,12 +102,12 @@ where
         .with_target(false)
         .with_writer(Masked(writer));
     match format {
-        LogFormat::Text => layer.with_ansi(ansi).with_filter(level).boxed(),
+        LogFormat::Text => layer.with_ansi(ansi).with_filter(filter(level)).boxed(),
         // Log collectors expect flat objects: fields are beside the message.
         LogFormat::Json => layer
             .fmt_fields(JsonFields::new())
             .event_format(FlatJson)
-            .with_filter(level)
+            .with_filter(filter(level))
             .boxed(),
     }
 }
