@@ -215,7 +215,10 @@ fn edits_of_the_engine_need_a_restart() {
     let with_tls = with(&engine.replace("task_queue: q", "task_queue: q, tls: {}"));
     let with_key = with(&engine.replace("task_queue: q", "task_queue: r, api_key: \"${DEPLOY_KEY}\""));
     let engine = with(engine);
-    assert_eq!(shown(&engine, &with_tls), ["engine.temporal.tls: null -> on (needs a restart)"]);
+    assert_eq!(
+        shown(&engine, &with_tls),
+        ["engine.temporal.tls: null -> on (needs a restart)"]
+    );
     assert_eq!(
         shown(&engine, &with_key),
         [

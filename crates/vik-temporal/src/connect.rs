@@ -90,17 +90,17 @@ impl ConnectError {
 ///
 /// Returns the last error. An error that another attempt cannot change is returned at once.
 pub async fn connect(settings: &Settings, patience: Duration) -> Result<Client, ConnectError> {
-    let deadline = Instant::now() + patience;
+    let deadline = Instant::now().checked_add(patience);
     let mut pause = FIRST_PAUSE;
     loop {
         let error = match connect_once(settings).await {
             Ok(client) => return Ok(client),
             Err(error) => error,
         };
-        if !error.is_temporary() || Instant::now() + pause > deadline {
+        if !error.is_temporary() || deadline.is_some_and(|deadline| Instant::now() + pause > deadline) {
             return Err(error);
         }
-        tracing::debug!(%error, "no connection, trying again");
+        tracing::warn!(%error, "no connection, trying again");
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(MAX_PAUSE);
     }

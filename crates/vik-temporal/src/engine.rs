@@ -8,16 +8,19 @@ use temporalio_client::Client;
 use tokio::sync::oneshot;
 use vik_base::report::{ErrorCode, Failure};
 use vik_core::worker::Revision;
+use vik_core::workflow::{Temporal, Workflow};
 use vik_daemon::engine::{DaemonContext, Engine, Lead};
 use vik_orchestrator::Task;
+use vik_session::host::Host;
 
 use crate::attempt::Attempts;
-use crate::connect::{self, Settings};
+use crate::connect;
 use crate::hub::Hub;
 use crate::log::{Limits, Log};
 use crate::names::Queue;
 use crate::remote_workspaces::RemoteWorkspaces;
 use crate::request::NoRequests;
+use crate::settings;
 use crate::shared_ledger::FollowingLedger;
 use crate::worker_list::WorkerList;
 use crate::workers::Workers;
@@ -31,25 +34,62 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Many machines, on a Temporal server.
 #[derive(Clone, Debug)]
 pub struct TemporalEngine {
-    pub settings: Settings,
-    pub queue: Queue,
-    /// An attempt without a heartbeat for this time is lost.
-    pub heartbeat_timeout: Duration,
+    temporal: Temporal,
+    identity: String,
+    pub(crate) queue: Queue,
+    patience: Duration,
 }
 
 impl TemporalEngine {
-    /// Connects to the server.
+    /// Creates the engine of a workflow, as a process that presents itself as `identity` uses it.
+    ///
+    /// # Errors
+    /// When the queue cannot be used.
+    pub fn new(temporal: Temporal, identity: String) -> Result<Self, Failure> {
+        let queue = Queue::new(temporal.task_queue.as_str());
+        let queue = queue.map_err(|error| failed("cannot use the task queue of the workflow", &error))?;
+        Ok(Self {
+            temporal,
+            identity,
+            queue,
+            patience: PATIENCE,
+        })
+    }
+
+    /// Waits for the server for as long as it takes: for a process that has been connected before.
+    #[must_use]
+    pub fn wait_for_server(self) -> Self {
+        Self {
+            patience: Duration::MAX,
+            ..self
+        }
+    }
+
+    /// Returns the address of the server and the name of the queue, as the workflow has them.
+    pub fn place(&self) -> (&str, &str) {
+        (self.temporal.address.as_str(), self.temporal.task_queue.as_str())
+    }
+
+    /// Returns after how much silence an attempt is lost.
+    pub(crate) fn heartbeat_timeout(&self) -> Duration {
+        self.temporal.heartbeat.0
+    }
+
+    /// Connects to the server, with the secrets of this machine. While the server does not answer, it
+    /// is tried again.
     ///
     /// # Errors
     /// When there is no connection, with the reason.
-    pub async fn connect(&self) -> Result<Client, Failure> {
-        connect::connect(&self.settings, PATIENCE)
+    pub async fn connect(&self, workflow: &Workflow, host: &Host) -> Result<Client, Failure> {
+        let settings = settings::resolve(&self.temporal, workflow, host, self.identity.clone()).await?;
+        connect::connect(&settings, self.patience)
             .await
             .map_err(|error| failed("cannot use the Temporal server", &error))
     }
 
     async fn wait_and_lead(self, daemon: DaemonContext) -> Result<Lead, Failure> {
-        let client = self.connect().await?;
+        let client = self.connect(&daemon.loaded.workflow, &daemon.host).await?;
+        let heartbeat_timeout = self.heartbeat_timeout();
         let log = Log::open(client.clone(), self.queue.clone(), Limits::default())
             .await
             .map_err(|error| failed("cannot open the shared log", &error))?;
@@ -83,7 +123,7 @@ impl TemporalEngine {
             Attempts::new(client, self.queue),
             Arc::clone(&daemon.host),
             &daemon.loaded,
-            self.heartbeat_timeout,
+            heartbeat_timeout,
             list,
         );
         Ok(Lead {

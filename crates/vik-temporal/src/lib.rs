@@ -19,6 +19,7 @@ pub mod remote_workspaces;
 pub mod request;
 mod rpc;
 pub mod session_runner;
+mod settings;
 pub mod shared_ledger;
 pub mod worker_list;
 pub mod worker_process;

@@ -184,7 +184,9 @@ impl RunningAttempt {
     fn end(&self, finish: &WorkerFinish, level: StopLevel) -> AttemptEnd {
         match &finish.end {
             _ if self.lease.is_lost() => AttemptEnd::LeasePassed,
-            WorkerEnd::Ended(end) if level > StopLevel::Run && self.is_stopped_by_worker(end) => AttemptEnd::Drained,
+            WorkerEnd::Ended(end) if level > StopLevel::Run && self.is_stopped_by_worker(end) => {
+                AttemptEnd::Drained
+            }
             _ => finished(finish),
         }
     }

@@ -1,12 +1,16 @@
 //! The life of a worker: it announces itself, and runs the attempts that hubs place on it.
+//!
+//! SIGUSR1 drains it: it takes no more attempts, and ends when it has none. SIGTERM and SIGINT end its
+//! attempts, which are then lost for their hub.
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::num::NonZeroU32;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use vik_base::report::{ErrorCode, Failure};
 use vik_core::worker::{Presence, Revision, Worker, WorkerLabel, WorkerName};
@@ -20,7 +24,7 @@ use crate::attempt::WorkerHost;
 use crate::engine::TemporalEngine;
 use crate::request::NoRequests;
 use crate::session_runner::SessionRunner;
-use crate::workers::Workers;
+use crate::workers::{ANNOUNCE_INTERVAL, Workers};
 
 /// How long pending file accesses may delay the end.
 const LAST_READS: Duration = Duration::from_secs(1);
@@ -32,10 +36,11 @@ pub struct WorkerOptions {
     pub labels: BTreeSet<WorkerLabel>,
     /// The maximum number of attempts at once.
     pub capacity: NonZeroU32,
+    /// Called once, when hubs can see the worker.
+    pub on_announced: fn(&TemporalEngine),
 }
 
-/// Runs a worker until a signal ends it. Its attempts are then lost for their hub, which starts them
-/// again on another worker.
+/// Runs a worker until a signal ends it.
 ///
 /// # Errors
 ///
@@ -46,7 +51,7 @@ pub fn serve_worker(
     options: &WorkerOptions,
     console: Console,
 ) -> Result<(), Failure> {
-    let home = Home::open(loaded, console)?;
+    let home = Home::open_worker(&options.name, loaded, console)?;
     home.sweep()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -68,8 +73,10 @@ async fn work(
     options: &WorkerOptions,
     home: &Home,
 ) -> Result<(), Failure> {
-    let mut signals = Signals::listen()
-        .map_err(|error| Failure::failed(ErrorCode::Daemon, "cannot listen to signals", &error))?;
+    let no_signals =
+        |error: std::io::Error| Failure::failed(ErrorCode::Daemon, "cannot listen to signals", &error);
+    let mut signals = Signals::listen().map_err(no_signals)?;
+    let mut drain = signal(SignalKind::user_defined1()).map_err(no_signals)?;
     // Agents of the same user must not read the worker's environment, nor open its files through
     // /proc.
     vik_proc::set_non_dumpable();
@@ -79,7 +86,11 @@ async fn work(
     let (sessions, boot) = (home.host.layout.sessions_dir(), Timestamp::now());
     // The hub has started the attempts of an earlier worker again, as others.
     tokio::task::spawn_blocking(move || end_cut_off_logs(&sessions, boot, |_| false));
-    let client = engine.connect().await?;
+    let client = tokio::select! {
+        client = engine.connect(&loaded.workflow, &home.host) => client?,
+        _ = signals.stopped() => return Ok(()),
+        _ = drain.recv() => return Ok(()),
+    };
     let (stop, stopped) = watch::channel(StopLevel::Run);
     let capacity = usize::try_from(options.capacity.get()).unwrap_or(usize::MAX);
     let runner = Arc::new(SessionRunner::new(
@@ -114,25 +125,47 @@ async fn work(
         },
         presence: Presence::Available,
     };
-    tracing::info!(worker = %options.name, capacity = options.capacity, "ready");
+    let announcing = async {
+        table.announce(&announcement).await?;
+        tracing::info!(worker = %options.name, capacity = options.capacity, "ready");
+        (options.on_announced)(engine);
+        table.keep_announcing(&announcement).await
+    };
     tokio::select! {
-        announced = table.keep_announcing(&announcement) => announced.map_err(|error| failed(&error))?,
+        announced = announcing => announced.map_err(|error| failed(&error))?,
         ended = worker.ended() => ended.map_err(|error| failed(&error))?,
-        _ = signals.stopped() => {}
+        _ = drain.recv() => tracing::info!("draining"),
+        _ = signals.stopped() => drop(stop.send_replace(StopLevel::Stop)),
     }
     announcement.presence = Presence::Draining;
-    stop.send_replace(StopLevel::Stop);
-    // The server may be gone, and hubs notice the end of a worker by themselves.
-    let _ = tokio::time::timeout(Duration::from_secs(2), table.announce(&announcement)).await;
-    let mut stopping = pin!(worker.stop());
     let ended = tokio::select! {
-        ended = &mut stopping => ended,
-        // A second signal ends attempts without grace.
-        _ = signals.stopped() => {
-            stop.send_replace(StopLevel::Kill);
-            stopping.await
-        }
+        ended = worker.stop() => ended,
+        never = raise_with_signals(&mut signals, &stop) => match never {},
+        never = keep_announcing(&table, &announcement) => match never {},
     };
     orphans.abort();
     ended.map_err(|error| failed(&error))
+}
+
+/// Ends the attempts more urgently with each signal.
+async fn raise_with_signals(signals: &mut Signals, level: &watch::Sender<StopLevel>) -> Infallible {
+    loop {
+        signals.stopped().await;
+        level.send_modify(|level| {
+            *level = match level {
+                StopLevel::Run => StopLevel::Stop,
+                StopLevel::Stop | StopLevel::Kill => StopLevel::Kill,
+            }
+        });
+    }
+}
+
+/// Announces a worker that ends, whatever the server answers: hubs notice its end by themselves.
+async fn keep_announcing(table: &Workers, worker: &Worker) -> Infallible {
+    loop {
+        if let Err(error) = table.keep_announcing(worker).await {
+            tracing::warn!(%error, "the worker cannot announce that it ends");
+        }
+        tokio::time::sleep(ANNOUNCE_INTERVAL).await;
+    }
 }

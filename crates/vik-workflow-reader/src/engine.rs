@@ -5,9 +5,7 @@ use std::collections::BTreeSet;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use vik_core::duration::Span;
 use vik_core::worker::WorkerLabel;
-use vik_core::workflow::{
-    self, ClientCertificate, EngineTls, SecretRef, ServerAddress, TaskQueueName, TemporalEngine,
-};
+use vik_core::workflow::{self, ClientCertificate, EngineTls, SecretRef, ServerAddress, TaskQueueName};
 use vik_yaml::{Diagnostic, Node, join};
 
 use super::check::Check;
@@ -20,8 +18,9 @@ use super::values::{PathText, Text, list};
 const MAX_LABELS: usize = 64;
 
 section! {
-    /// What coordinates several machines that work on one queue of issues. Not available yet: `vik
-    /// run` refuses a workflow with it. Without it, all work is done on this machine. A change
+    /// What coordinates several machines that work on one queue of issues: hubs, which are started
+    /// with `vik run --role hub`, and workers, which are started with `vik worker`. Both need a vik
+    /// with the cargo feature `temporal`. Without `engine`, all work is done on this machine. A change
     /// requires a restart.
     struct Engine: strict;
     /// A Temporal server, and what belongs to this workflow on it.
@@ -96,7 +95,7 @@ section! {
     }
 }
 
-/// `engine.temporal.address`
+/// The address of the server, `host:port`.
 pub(crate) struct Address;
 
 impl Decode for Address {
@@ -118,7 +117,7 @@ impl Decode for Address {
     }
 }
 
-/// `engine.temporal.task_queue`
+/// The name that the machines of a workflow share.
 pub(crate) struct TaskQueue;
 
 impl Decode for TaskQueue {
@@ -162,7 +161,7 @@ impl Decode for Reference {
     }
 }
 
-/// `engine.temporal.heartbeat`
+/// The silence after which a worker has lost its attempts.
 pub(crate) struct Heartbeat;
 
 impl Decode for Heartbeat {
@@ -170,7 +169,10 @@ impl Decode for Heartbeat {
 
     fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Span> {
         let span = Span::decode(node, cx)?;
-        let (min, max) = (TemporalEngine::MIN_HEARTBEAT, TemporalEngine::MAX_HEARTBEAT);
+        let (min, max) = (
+            workflow::Temporal::MIN_HEARTBEAT,
+            workflow::Temporal::MAX_HEARTBEAT,
+        );
         if (min..=max).contains(&span) {
             return Some(span);
         }
@@ -231,7 +233,7 @@ impl Check<'_> {
     /// Builds the engine; `None` if there is none, or it is invalid, which was reported.
     pub(super) fn engine(&mut self, section: Option<Engine>) -> Option<workflow::Engine> {
         let temporal = section?.temporal?;
-        Some(workflow::Engine::Temporal(TemporalEngine {
+        Some(workflow::Engine::Temporal(workflow::Temporal {
             tls: temporal.tls.map(|tls| self.engine_tls(tls)),
             address: temporal.address?,
             namespace: temporal.namespace,

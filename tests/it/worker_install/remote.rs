@@ -251,7 +251,7 @@ impl Remote {
     }
 }
 
-/// Runs a command.
+/// Waits for the end of a command.
 pub fn done(command: &mut Command) -> Done {
     let output = command.output().unwrap();
     Done {

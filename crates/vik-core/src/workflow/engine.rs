@@ -18,12 +18,12 @@ const MAX_HOST_BYTES: usize = 253;
 #[serde(rename_all = "snake_case")]
 pub enum Engine {
     /// `temporal`: a Temporal server.
-    Temporal(TemporalEngine),
+    Temporal(Temporal),
 }
 
 /// `engine.temporal`: a Temporal server, and what belongs to this workflow on it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TemporalEngine {
+pub struct Temporal {
     pub address: ServerAddress,
     pub namespace: String,
     pub task_queue: TaskQueueName,
@@ -38,7 +38,7 @@ pub struct TemporalEngine {
     pub heartbeat: Span,
 }
 
-impl TemporalEngine {
+impl Temporal {
     /// The minimum of `heartbeat`.
     pub const MIN_HEARTBEAT: Span = Span::secs(6);
     /// The maximum of `heartbeat`.
@@ -249,6 +249,9 @@ mod tests {
             let error = SecretRef::try_from(text.to_owned()).unwrap_err();
             assert_eq!(error, InvalidEngineText::Secret, "{text:?}");
         }
-        assert_eq!(InvalidEngineText::Secret.to_string(), "a secret is written as `${NAME}`");
+        assert_eq!(
+            InvalidEngineText::Secret.to_string(),
+            "a secret is written as `${NAME}`"
+        );
     }
 }

@@ -23,7 +23,7 @@ pub use approve::{ApprovePolicy, CallRule};
 pub use diff::{Edit, EditKind, Setting, applied, edits, settings};
 pub use engine::{
     ClientCertificate, Engine, EngineTls, InvalidEngineText, SecretRef, ServerAddress, TaskQueueName,
-    TemporalEngine,
+    Temporal,
 };
 pub use http::Http;
 pub use intent::{OnViolation, ScopeConflicts, StageIntent, TrustPolicy, Untrusted};

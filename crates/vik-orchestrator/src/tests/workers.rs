@@ -57,10 +57,7 @@ fn assert_waits_for_a_worker(scene: &mut Scene) {
 /// Asserts that the issue `a` waits for a worker, for this reason.
 fn assert_waits(scene: &mut Scene, reason: &str) {
     let waiting = scene.status().waiting.remove(0);
-    assert_eq!(
-        (&*waiting.reason, &*waiting.detail),
-        ("no_worker", reason)
-    );
+    assert_eq!((&*waiting.reason, &*waiting.detail), ("no_worker", reason));
     let hold = scene.explain("a").unwrap().stages.remove(0).hold.unwrap();
     assert_eq!((hold.reason, hold.detail), (waiting.reason, waiting.detail));
 }

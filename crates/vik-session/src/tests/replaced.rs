@@ -21,6 +21,11 @@ use crate::{attempt, outputs};
 const READERS: &[(&str, &str)] = &[
     ("crates/vik-proc/src/sandbox/places.rs", ""),
     ("src/cli/trace/blame.rs", "a path that a person names"),
+    ("src/cli/worker/install/files.rs", "a path that a person names"),
+    (
+        "crates/vik-temporal/src/settings.rs",
+        "a path that a person names",
+    ),
     ("crates/vik-workspace/src/git/files.rs", ""),
     ("crates/vik-session/src/attempt/questions.rs", ""),
     ("crates/vik-session/src/outputs/mod.rs", ""),

@@ -1,7 +1,7 @@
 //! A hub or a worker as a process of its own, for the tests of this crate. Development only.
 //!
-//! `vik-test-machine hub WORKFLOW ADDRESS` and `vik-test-machine worker WORKFLOW ADDRESS NAME` run
-//! until a signal ends them, and log to stderr.
+//! `vik-test-machine hub WORKFLOW` and `vik-test-machine worker WORKFLOW NAME` run until a signal
+//! ends them, and log to stderr.
 
 #![forbid(unsafe_code)]
 
@@ -9,22 +9,16 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use tracing::Level;
 use vik_base::report::{ErrorCode, Exit, Failure};
+use vik_core::workflow::Engine;
 use vik_daemon::logging::Console;
 use vik_daemon::{ListenOptions, ServeOptions, serve};
 use vik_orchestrator::{Options, Silent};
-use vik_temporal::codec::Codec;
-use vik_temporal::connect::Settings;
 use vik_temporal::engine::TemporalEngine;
-use vik_temporal::names::Queue;
 use vik_temporal::worker_process::{WorkerOptions, serve_worker};
 use vik_workflow::{LoadedWorkflow, WorkflowFile};
-
-/// Long enough for a busy machine, and short for a test that waits for a loss.
-const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(6);
 
 fn main() -> ExitCode {
     match std::env::args_os().nth(1) {
@@ -45,25 +39,28 @@ fn run() -> Result<(), Failure> {
     let args: Vec<_> = args.iter().map(String::as_str).collect();
     let console = Console::From(Level::INFO);
     match args[..] {
-        ["hub", workflow, address] => {
+        ["hub", workflow] => {
+            let loaded = load(workflow)?;
             let options = ServeOptions {
-                loaded: load(workflow)?,
+                engine: Some(Box::new(engine(&loaded, "hub")?)),
+                loaded,
                 options: Options::default(),
                 console,
                 observer: Box::new(Silent),
                 listen: ListenOptions::default(),
                 on_listening: |_| {},
-                engine: Some(Box::new(engine(address, "hub")?)),
             };
             serve(options, None).map(drop)
         }
-        ["worker", workflow, address, name] => {
+        ["worker", workflow, name] => {
             let options = WorkerOptions {
                 name: name.parse().map_err(|error| usage(&error))?,
                 labels: BTreeSet::new(),
                 capacity: NonZeroU32::MIN,
+                on_announced: |_| {},
             };
-            serve_worker(&engine(address, name)?, &load(workflow)?, &options, console)
+            let loaded = load(workflow)?;
+            serve_worker(&engine(&loaded, name)?, &loaded, &options, console)
         }
         _ => Err(Failure::new(Exit::Usage, ErrorCode::Usage, "unknown arguments")),
     }
@@ -73,19 +70,15 @@ fn load(workflow: &str) -> Result<LoadedWorkflow, Failure> {
     WorkflowFile::valid(Path::new(workflow), |_| {})
 }
 
-fn engine(address: &str, identity: &str) -> Result<TemporalEngine, Failure> {
-    Ok(TemporalEngine {
-        settings: Settings {
-            address: address.to_owned(),
-            namespace: "default".to_owned(),
-            identity: identity.to_owned(),
-            tls: None,
-            api_key: None,
-            codec: Codec::default(),
-        },
-        queue: Queue::new("test").map_err(|error| usage(&error))?,
-        heartbeat_timeout: HEARTBEAT_TIMEOUT,
-    })
+fn engine(loaded: &LoadedWorkflow, identity: &str) -> Result<TemporalEngine, Failure> {
+    match &loaded.workflow.engine {
+        Some(Engine::Temporal(temporal)) => TemporalEngine::new(temporal.clone(), identity.to_owned()),
+        None => Err(Failure::new(
+            Exit::Usage,
+            ErrorCode::Usage,
+            "the workflow has no engine",
+        )),
+    }
 }
 
 fn usage(error: &dyn std::error::Error) -> Failure {

@@ -34,7 +34,14 @@ impl Scene {
         );
         let retry = json!({"max_attempts": 1, "initial_backoff": "50ms", "max_backoff": "50ms"});
         let sandbox = json!({"write": [env.root()], "read": [env.root()], "unix_sockets": true});
+        let temporal = json!({
+            "address": format!("127.0.0.1:{}", server.port()),
+            "task_queue": "test",
+            // The shortest one.
+            "heartbeat": "6s",
+        });
         let workflow = json!({
+            "engine": {"temporal": temporal},
             "workspace": {"root": "home"},
             "agents": {"a": {"runtime": "command", "command": ["vik-scripted-agent"], "sandbox": sandbox}},
             "issues": {"pull": {"command": tracker.pull_command(), "idle_sec": "100ms"}},
@@ -70,9 +77,7 @@ impl Scene {
         let workflow = self.env.write(folder.join("workflow.yml"), &self.workflow);
         let log = folder.join("log");
         let mut command = self.env.vik(role);
-        command
-            .arg(workflow)
-            .arg(format!("127.0.0.1:{}", self.server.port()));
+        command.arg(workflow);
         if role == ["worker"] {
             command.arg(name);
         }
@@ -151,7 +156,10 @@ impl Machine {
 
     /// Returns the folder of the workflow in the home of this machine.
     fn home(&self) -> Option<PathBuf> {
-        let homes = list(&self.folder.join("home/workflows"));
+        let name = self.folder.file_name().unwrap();
+        let homes = ["home".into(), Path::new("home/workers").join(name)];
+        let homes = homes.map(|home| list(&self.folder.join(home).join("workflows")));
+        let homes = homes.into_iter().flatten();
         homes.into_iter().find(|path| path.is_dir())
     }
 
@@ -296,7 +304,9 @@ fn machines_end_without_a_server() {
     let pid = std::fs::read_to_string(worker.workspace_file("pid")).unwrap();
     scene.server.kill();
     assert_eq!(hub.ended().code(), Some(1), "it leads no longer");
-    eventually("the lease of the agent is lost", || !alive(pid.trim().parse().unwrap()));
+    eventually("the lease of the agent is lost", || {
+        !alive(pid.trim().parse().unwrap())
+    });
     worker.stop();
 }
 

@@ -25,7 +25,10 @@ fn engine_has_defaults() {
     assert_eq!(temporal.address.as_str(), "host:7233");
     assert_eq!(temporal.namespace, "default");
     assert_eq!(temporal.task_queue.as_str(), "q");
-    assert_eq!((temporal.tls, temporal.api_key, temporal.payload_key), (None, None, None));
+    assert_eq!(
+        (temporal.tls, temporal.api_key, temporal.payload_key),
+        (None, None, None)
+    );
     assert_eq!(temporal.heartbeat, vik_core::duration::Span::secs(30));
 }
 
@@ -38,7 +41,10 @@ fn engine_is_absent_from_workflows_on_one_machine() {
         assert_eq!(workflow.engine, None);
         // What was stored before there was an engine is the same text.
         let stored = serde_json::to_string(&workflow).unwrap();
-        assert!(!stored.contains("engine") && !stored.contains("worker_labels"), "{stored}");
+        assert!(
+            !stored.contains("engine") && !stored.contains("worker_labels"),
+            "{stored}"
+        );
         assert_eq!(serde_json::from_str::<Workflow>(&stored).unwrap(), workflow);
     }
 }
@@ -59,7 +65,10 @@ fn engine_mistakes_have_their_places() {
         let finding = top(&text, "bad_engine");
         assert!(!finding.message.contains("host"), "{finding:?}");
     }
-    top("engine: {temporal: {address: \"host:1\", task_queue: ^a/b}}", "bad_engine");
+    top(
+        "engine: {temporal: {address: \"host:1\", task_queue: ^a/b}}",
+        "bad_engine",
+    );
     for heartbeat in ["5s", "5m1s"] {
         let finding = temporal(&format!("heartbeat: ^{heartbeat}"), "out_of_range");
         assert_eq!(finding.message, "expected a duration from 6s to 5m");
@@ -95,7 +104,10 @@ fn engine_secret_is_a_name_and_never_a_value() {
 
 #[test]
 fn engine_uses_its_secrets() {
-    let engine = ENGINE.replace("task_queue: q", "task_queue: q, api_key: \"${A}\", payload_key: \"${B}\"");
+    let engine = ENGINE.replace(
+        "task_queue: q",
+        "task_queue: q, api_key: \"${A}\", payload_key: \"${B}\"",
+    );
     let secrets = format!("secrets: {{A: {{env: V}}, B: {{file: key}}}}\n{engine}");
     assert_eq!(load(&minimal_with(&[("agents:\n", &secrets)])).diagnostics, []);
 }

@@ -327,9 +327,7 @@ impl Leaf {
 
     pub(super) fn needs_restart(&self) -> bool {
         let key = self.key_pattern();
-        RESTART
-            .iter()
-            .any(|kept| key == *kept || is_inside(&key, kept))
+        RESTART.iter().any(|kept| key == *kept || is_inside(&key, kept))
     }
 
     pub(super) fn shown(&self) -> Shown {
