@@ -148,9 +148,10 @@ pub enum Verb {
     ///
     /// The git settings of the workspace, which the agent controls, are not used.
     Git(crate::cli::git::GitArgs),
-    /// Install a worker on another machine
+    /// Run a worker, or install one on another machine
     ///
-    /// Workers run the attempts of a queue that several machines have in common.
+    /// Workers run the attempts of a queue that several machines have in common. A worker has no
+    /// ledger, and needs no credentials of the tracker.
     #[cfg(feature = "temporal")]
     Worker(crate::cli::worker::WorkerArgs),
     /// Run the built-in agent

@@ -2,7 +2,9 @@
 
 use std::ffi::OsString;
 use std::net::IpAddr;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
+use std::process::Command;
 
 use clap::Args;
 use vik_api::ApiView;
@@ -17,9 +19,10 @@ use vik_workflow::{LoadedWorkflow, WorkflowFile, absolute};
 use vik_workspace::Layout;
 
 use super::completion::{issues, stages};
+use super::engine::{self, Patience, Role};
 use super::positional::Positional;
 use super::progress::{Lines, WorkResult, summary};
-use super::{CliResult, built_in_agent, engine, print};
+use super::{CliResult, built_in_agent, print};
 
 /// `vik run`
 #[derive(Debug, Args)]
@@ -50,12 +53,18 @@ pub struct RunArgs {
     /// Address of the dashboard and the HTTP API; an address other than loopback exposes them to the network unencrypted [default: `http.bind` of the workflow, or 127.0.0.1]
     #[arg(long, value_name = "A", conflicts_with = "dry_run")]
     pub bind_address: Option<IpAddr>,
+    /// What this process does, if the workflow has an `engine`
+    #[arg(long, value_enum, value_name = "ROLE")]
+    pub role: Option<Role>,
     /// Log more to stderr (-v info, -vv debug)
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub verbose: u8,
     /// Run as the detached daemon process
     #[arg(long, hide = true)]
     pub daemon_child: bool,
+    /// Follow the hub that leads again, after this process has led
+    #[arg(long, hide = true)]
+    pub follow_again: bool,
 }
 
 /// Runs the daemon, or one round of work.
@@ -63,6 +72,7 @@ pub fn run(workflow: &Path, args: &RunArgs) -> CliResult {
     if args.detach {
         let mut daemon_args = options(args).to_args();
         daemon_args.extend(listen(args).to_args());
+        daemon_args.extend(args.role.map(|Role::Hub| "--role=hub".to_owned()));
         return detach(workflow, daemon_args);
     }
     let ready = args.daemon_child.then(Ready::enter);
@@ -89,24 +99,45 @@ pub fn run(workflow: &Path, args: &RunArgs) -> CliResult {
     } else {
         Box::new(Lines::new())
     };
+    let patience = match args.follow_again {
+        true => Patience::Unlimited,
+        false => Patience::Start,
+    };
     let serve = ServeOptions {
+        engine: engine::of_hub(&loaded, patience)?,
         loaded,
         options: options(args),
         console,
         observer,
         listen: listen(args),
         on_listening: if args.daemon_child { |_| {} } else { print_address },
-        engine: None,
     };
     let workflow_path = serve.loaded.path.clone();
     let root = serve.loaded.workflow.workspace_root.clone();
-    let closing = vik_daemon::serve(serve, ready)?;
+    let closing = match vik_daemon::serve(serve, ready) {
+        Err(failure) if failure.code() == ErrorCode::Superseded.as_str() => return follow_again(args),
+        closing => closing?,
+    };
     if !args.daemon_child {
         let layout = Layout::resolve(&workflow_path, &root);
         let results = layout.map_or(Vec::new(), |layout| WorkResult::find(&closing, &layout));
         print(&summary(&closing, &results, args.once));
     }
     Ok(vik_daemon::exit_of(&closing, args.once))
+}
+
+/// Replaces this process by a hub that follows, after another one has taken the lead. A new process
+/// has nothing of the old one but its arguments.
+fn follow_again(args: &RunArgs) -> CliResult {
+    let failed = |error: &std::io::Error| {
+        Failure::failed(ErrorCode::Daemon, "cannot follow the hub that leads", error)
+    };
+    let mut command = Command::new(std::env::current_exe().map_err(|error| failed(&error))?);
+    command.args(std::env::args_os().skip(1));
+    if !args.follow_again {
+        command.arg("--follow-again");
+    }
+    Err(failed(&command.exec()))
 }
 
 fn listen(args: &RunArgs) -> ListenOptions {
@@ -127,6 +158,9 @@ fn valid(workflow: &Path, args: &RunArgs) -> Result<LoadedWorkflow, Failure> {
     let valid = WorkflowFile::valid(workflow, super::warn)?;
     built_in_agent::check(&valid.workflow)?;
     engine::check(&valid.path, &valid.workflow)?;
+    if !args.dry_run {
+        engine::check_role(&valid.workflow, args.role)?;
+    }
     // An address without a port would never be served.
     let is_served = valid
         .workflow

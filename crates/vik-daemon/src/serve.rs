@@ -409,7 +409,11 @@ fn unreadable(failure: CommitFailure) -> Failure {
 
 /// Returns the failure of a daemon whose decisions the log refuses.
 fn stopped(failure: &CommitFailure) -> Failure {
-    Failure::failed(ErrorCode::Engine, "Vik has stopped", failure)
+    let code = match failure {
+        CommitFailure::Superseded => ErrorCode::Superseded,
+        CommitFailure::Log(_) | CommitFailure::Storage(_) => ErrorCode::Engine,
+    };
+    Failure::failed(code, "Vik has stopped", failure)
 }
 
 fn listen(address: SocketAddr) -> Result<Tcp, Failure> {

@@ -195,7 +195,8 @@ async fn run_checks(workflow: &Path, extent: Extent, cancel: &CancellationToken)
                 examination.files = std::mem::take(&mut file.prompts);
                 checks.push(environment_checks::open_files(OpenFiles::of_daemon(), &workflow));
                 let missing_engine = engine::finding(&workflow, &file.loaded);
-                file.loaded.add(missing_engine.map(|error| error.hint(engine::HINT)));
+                file.loaded
+                    .add(missing_engine.map(|error| error.hint(engine::HINT)));
                 checks.extend(notify::check(&workflow));
                 let folder = workflow_path.parent().unwrap_or(Path::new("/"));
                 checks.extend(sandbox::check(&workflow, |prompt| sources.prompt(prompt, folder)));

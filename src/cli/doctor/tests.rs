@@ -166,9 +166,14 @@ fn missing_engine_is_an_error_at_its_key() {
     let (folder, path) = folder(&format!("{engine}{GOOD}"), "Work.\n");
     recording(folder.path());
     let examination = examine_offline(&path);
-    let finding = examination.findings().find(|finding| finding.code == "bad_engine");
+    let finding = examination
+        .findings()
+        .find(|finding| finding.code == "bad_engine");
     let finding = finding.unwrap();
-    assert_eq!((finding.severity, finding.line, finding.column), (Severity::Error, 1, 11));
+    assert_eq!(
+        (finding.severity, finding.line, finding.column),
+        (Severity::Error, 1, 11)
+    );
     assert_eq!(examination.exit(false), Exit::Workflow);
 }
 

@@ -14,10 +14,6 @@ pub const CONNECTED: &str = "connected";
 ///
 /// # Errors
 /// When systemd does not take the report.
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "`vik worker` calls it after its first announcement")
-)]
 pub fn report_connected(address: &str, queue: &str) -> io::Result<()> {
     match std::env::var_os("NOTIFY_SOCKET") {
         Some(socket) => send_connected(Path::new(&socket), address, queue),

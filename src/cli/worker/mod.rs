@@ -4,18 +4,39 @@ mod connection;
 mod install;
 mod options;
 
+use std::num::NonZeroU32;
 use std::path::Path;
 
 use clap::{Args, Subcommand};
+use vik_base::report::{ErrorCode, Exit, Failure};
+use vik_core::worker::{WorkerLabel, WorkerName};
+use vik_core::workflow::Engine;
+use vik_daemon::logging::Console;
+use vik_temporal::engine::TemporalEngine;
+use vik_temporal::worker_process::{self, serve_worker};
+use vik_workflow::{LoadedWorkflow, WorkflowFile};
 
-use super::CliResult;
+use self::options::WorkerOptions;
+use super::positional::Positional;
+use super::{CliResult, built_in_agent, warn};
 
 /// `vik worker`
 #[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "SIGTERM ends the attempts, and hubs start them again on other workers; SIGUSR1 drains."
+)]
 pub struct WorkerArgs {
     /// The command to run
     #[command(subcommand)]
-    pub command: WorkerCommand,
+    pub command: Option<WorkerCommand>,
+    #[command(flatten)]
+    pub workflow: Positional,
+    #[command(flatten)]
+    pub options: WorkerOptions,
+    /// Log more to stderr (-v debug)
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    pub verbose: u8,
 }
 
 /// The commands of `vik worker`.
@@ -25,9 +46,84 @@ pub enum WorkerCommand {
     Install(Box<install::InstallArgs>),
 }
 
-/// Runs a command of `vik worker`.
+/// Runs a worker, or a command of `vik worker`.
 pub fn run(workflow: &Path, args: &WorkerArgs) -> CliResult {
     match &args.command {
-        WorkerCommand::Install(args) => install::run(workflow, args),
+        Some(WorkerCommand::Install(args)) => install::run(workflow, args),
+        None => serve(args.workflow.or(workflow), args),
     }
+}
+
+fn serve(workflow: &Path, args: &WorkerArgs) -> CliResult {
+    let loaded = WorkflowFile::valid(workflow, warn)?;
+    built_in_agent::check(&loaded.workflow)?;
+    let options = worker_process::WorkerOptions {
+        name: name(&args.options)?,
+        labels: args
+            .options
+            .labels
+            .iter()
+            .cloned()
+            .collect::<std::collections::BTreeSet<WorkerLabel>>(),
+        capacity: args.options.capacity.unwrap_or_else(default_capacity),
+        on_announced: report_connected,
+    };
+    let engine = engine(&loaded, &options.name)?;
+    let level = match args.verbose {
+        0 => tracing::Level::INFO,
+        _ => tracing::Level::DEBUG,
+    };
+    serve_worker(&engine, &loaded, &options, Console::From(level))?;
+    Ok(Exit::Done)
+}
+
+fn engine(loaded: &LoadedWorkflow, name: &WorkerName) -> Result<TemporalEngine, Failure> {
+    match &loaded.workflow.engine {
+        Some(Engine::Temporal(temporal)) => {
+            let identity = format!("vik worker {name} ({})", std::process::id());
+            TemporalEngine::new(temporal.clone(), identity)
+        }
+        None => Err(Failure::new(
+            Exit::Usage,
+            ErrorCode::Usage,
+            "a worker needs a workflow for several machines",
+        )
+        .hint("add `engine.temporal` to the workflow, the same on all machines")),
+    }
+}
+
+fn report_connected(engine: &TemporalEngine) {
+    let (address, queue) = engine.place();
+    if let Err(error) = connection::report_connected(address, queue) {
+        tracing::warn!(%error, "cannot report to systemd");
+    }
+}
+
+/// Returns the name of a worker: that of its host, unless it has another one.
+fn name(options: &WorkerOptions) -> Result<WorkerName, Failure> {
+    if let Some(name) = &options.name {
+        return Ok(name.clone());
+    }
+    host_name().parse().map_err(|error| {
+        Failure::failed(
+            ErrorCode::Usage,
+            "the name of this host cannot be that of a worker",
+            &error,
+        )
+        .hint("add `--name NAME`")
+    })
+}
+
+/// Returns the name of this host, without its domain; empty if it has none.
+pub(super) fn host_name() -> String {
+    let name = nix::unistd::gethostname().unwrap_or_default();
+    let name = name.to_string_lossy();
+    name.split('.').next().unwrap_or_default().to_owned()
+}
+
+/// Returns one attempt for each processor.
+fn default_capacity() -> NonZeroU32 {
+    let processors = std::thread::available_parallelism().ok();
+    let processors = processors.and_then(|count| u32::try_from(count.get()).ok());
+    processors.and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN)
 }

@@ -14,7 +14,7 @@ pub struct WorkerOptions {
     /// Labels that stages and agents can demand, separated by commas
     #[arg(long, value_name = "LABELS", value_delimiter = ',')]
     pub labels: Vec<WorkerLabel>,
-    /// Maximum number of attempts at once [default: that of `vik worker`]
+    /// Maximum number of attempts at once [default: the number of processors]
     #[arg(long, value_name = "N")]
     pub capacity: Option<NonZeroU32>,
 }

@@ -79,7 +79,7 @@ codes! {
     Doctor = "doctor",
     /// Attempts were still running when the time for `vik drain --wait` was over.
     DrainTimeout = "drain_timeout",
-    /// The Temporal server, the shared log or the table of workers cannot be used, or another hub leads.
+    /// The Temporal server, the shared log or the table of workers cannot be used.
     Engine = "engine",
     /// A file that `vik init` would write already exists.
     Exists = "exists",
@@ -217,6 +217,8 @@ codes! {
     StopTimeout = "stop_timeout",
     /// The daemon is shutting down.
     Stopping = "stopping",
+    /// Another hub leads, and this one decides no more.
+    Superseded = "superseded",
     /// The session of `vik takeover` cannot be opened.
     Takeover = "takeover",
     /// A temporary folder cannot be created.

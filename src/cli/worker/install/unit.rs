@@ -145,7 +145,9 @@ mod tests {
         worker.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
         let stop = |pid: &str| {
             let mut stop = Command::new("/bin/sh");
-            stop.args(["-c", &script]).env("MAINPID", pid).stderr(Stdio::null());
+            stop.args(["-c", &script])
+                .env("MAINPID", pid)
+                .stderr(Stdio::null());
             stop.spawn().unwrap()
         };
         let mut stopping = stop(&worker.id().to_string());
