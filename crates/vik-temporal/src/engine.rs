@@ -1,6 +1,7 @@
 //! The engine of a hub: it waits until it leads, and has the loop store its decisions in the shared
 //! log and run its attempts on workers.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use vik_session::host::Host;
 
 use crate::attempt::Attempts;
 use crate::connect;
+use crate::examination::{self, Examination};
 use crate::hub::Hub;
 use crate::log::{Limits, Log};
 use crate::names::Queue;
@@ -70,6 +72,25 @@ impl TemporalEngine {
         (self.temporal.address.as_str(), self.temporal.task_queue.as_str())
     }
 
+    /// Connects once, with a folder for what the commands of secrets print to stderr, and examines the
+    /// server for a process of this revision.
+    ///
+    /// # Errors
+    /// When there is no connection, with the reason.
+    pub async fn examine(
+        &self,
+        workflow: &Workflow,
+        host: &Host,
+        folder: &Path,
+        own: Revision,
+    ) -> Result<Examination, Failure> {
+        let settings = settings::resolve(&self.temporal, workflow, host, folder, &self.identity).await?;
+        let client = connect::connect(&settings, Duration::ZERO)
+            .await
+            .map_err(|error| failed("cannot use the Temporal server", &error))?;
+        Ok(examination::examine(&client, &self.queue, &self.temporal.namespace, own).await)
+    }
+
     /// Returns after how much silence an attempt is lost.
     pub(crate) fn heartbeat_timeout(&self) -> Duration {
         self.temporal.heartbeat.0
@@ -81,7 +102,8 @@ impl TemporalEngine {
     /// # Errors
     /// When there is no connection, with the reason.
     pub async fn connect(&self, workflow: &Workflow, host: &Host) -> Result<Client, Failure> {
-        let settings = settings::resolve(&self.temporal, workflow, host, self.identity.clone()).await?;
+        let folder = host.layout.service_dir();
+        let settings = settings::resolve(&self.temporal, workflow, host, &folder, &self.identity).await?;
         connect::connect(&settings, self.patience)
             .await
             .map_err(|error| failed("cannot use the Temporal server", &error))

@@ -9,6 +9,7 @@ pub mod attempt;
 pub mod codec;
 pub mod connect;
 pub mod engine;
+pub mod examination;
 pub mod hub;
 pub mod lead;
 mod lease;

@@ -1,6 +1,6 @@
 //! The settings of a workflow, with its secrets and certificates as they are on this machine.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -43,7 +43,8 @@ impl From<SettingsError> for Failure {
     }
 }
 
-/// Returns the settings with which a process that presents itself as `identity` connects.
+/// Returns the settings with which a process that presents itself as `identity` connects. Commands of
+/// secrets write to `folder` what they print to stderr, while they run.
 ///
 /// # Errors
 ///
@@ -52,13 +53,13 @@ pub async fn resolve(
     temporal: &Temporal,
     workflow: &Workflow,
     host: &Host,
-    identity: String,
+    folder: &Path,
+    identity: &str,
 ) -> Result<Settings, SettingsError> {
-    let folder = host.layout.service_dir();
     let resolver = Resolver {
         host,
         secrets: &workflow.secrets,
-        folder: &folder,
+        folder,
     };
     let secret = async |key, secret: &Option<SecretRef>| match secret {
         Some(secret) => {
@@ -73,7 +74,7 @@ pub async fn resolve(
     Ok(Settings {
         address: temporal.address.as_str().to_owned(),
         namespace: temporal.namespace.clone(),
-        identity,
+        identity: identity.to_owned(),
         tls: temporal.tls.as_ref().map(|tls| read_tls(tls, host)).transpose()?,
         api_key: secret("api_key", &temporal.api_key).await?.map(Secret),
         codec: match payload_key {

@@ -15,7 +15,7 @@ use crate::workers::{self, PresenceTracker, Table, WorkersError};
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// A worker that has not announced itself for this time is lost. It announces itself once a minute.
-const ANNOUNCE_TIMEOUT: Duration = Duration::from_secs(150);
+pub(crate) const ANNOUNCE_TIMEOUT: Duration = Duration::from_secs(150);
 
 /// The list of workers, for those who learn more about them than the table has.
 #[derive(Clone, Debug)]

@@ -37,6 +37,8 @@ pub(super) enum Group {
     Secrets,
     Issues,
     Notifiers,
+    #[cfg(feature = "temporal")]
+    Engine,
     Folders,
     System,
 }
@@ -50,6 +52,8 @@ impl Group {
             Self::Secrets => "Secrets",
             Self::Issues => "Issues",
             Self::Notifiers => "Notifiers",
+            #[cfg(feature = "temporal")]
+            Self::Engine => "Machines",
             Self::Folders => "Folders and daemon",
             Self::System => "System",
         }

@@ -18,6 +18,8 @@ mod provider;
 mod repair;
 mod sandbox;
 mod secrets;
+#[cfg(feature = "temporal")]
+mod server;
 #[cfg(feature = "vex")]
 mod servers;
 mod templates;
@@ -220,6 +222,8 @@ async fn run_checks(workflow: &Path, extent: Extent, cancel: &CancellationToken)
                         let found = tracker::check(&host, &workflow, scratch, cancel).await;
                         checks.extend(found.checks);
                         examination.missing_states = found.missing;
+                        #[cfg(feature = "temporal")]
+                        checks.extend(server::check(&host, &workflow_path, &workflow, scratch).await);
                     }
                     checks.extend(webhooks::check(&workflow));
                     for rendered in templates::render(&host, &workflow, &sources, &issues) {

@@ -161,6 +161,7 @@ fn invalid_workflow_reports_its_errors() {
 }
 
 #[test]
+#[cfg(not(feature = "temporal"))]
 fn missing_engine_is_an_error_at_its_key() {
     let engine = "engine: { temporal: { address: \"host:7233\", task_queue: q } }\n";
     let (folder, path) = folder(&format!("{engine}{GOOD}"), "Work.\n");
