@@ -21,6 +21,20 @@ pub struct World {
     started: std::cell::Cell<usize>,
     /// The folder for the output of `vik`, outside of a disk that a test fills.
     output: tempfile::TempDir,
+    /// The worker of this world, once a hub was started.
+    worker: std::cell::OnceCell<Running>,
+}
+
+/// The variable with the address of a Temporal server: with it, each world has a hub and a worker on
+/// this server instead of a daemon.
+const TEMPORAL: &str = "VIK_TEST_TEMPORAL";
+
+/// The name of the worker of each world.
+const WORKER: &str = "w";
+
+/// Returns the address of the Temporal server on which the tests run, if they do.
+pub fn temporal() -> Option<String> {
+    std::env::var(TEMPORAL).ok()
 }
 
 /// The result of a command.
@@ -141,18 +155,23 @@ impl World {
     pub fn below(parent: &Path, issues: &[(&str, &str)]) -> Self {
         let env = TestEnv::below(parent, program());
         let tracker = env.tracker(issues);
-        let flow = json!({
+        let mut flow = json!({
             "workspace": {"root": "home"},
             "agents": {"a": {"runtime": "command", "command": ["vik-scripted-agent"]}},
             "issues": {"pull": {"command": tracker.pull_command(), "idle_sec": "100ms"}},
             "issue": {"stages": {}},
         });
+        if let Some(address) = temporal() {
+            let temporal = json!({"address": address, "task_queue": env.mark(), "heartbeat": "6s"});
+            flow["engine"] = json!({"temporal": temporal});
+        }
         let world = Self {
             env,
             tracker,
             flow,
             started: std::cell::Cell::new(0),
             output: tempfile::tempdir().unwrap(),
+            worker: std::cell::OnceCell::new(),
         };
         let moves = world.on_success("done");
         let mut world = world
@@ -270,6 +289,22 @@ impl World {
     }
 
     pub fn start_command(&self, mut command: Command) -> Running {
+        let args: Vec<_> = command.get_args().collect();
+        let is_hub = args.first().is_some_and(|verb| *verb == "run") && !args.contains(&"--dry-run".as_ref());
+        if is_hub && temporal().is_some() {
+            command.arg("--role=hub");
+            self.worker.get_or_init(|| {
+                let mut worker = self.env.vik(["worker", "--name", WORKER, "--capacity", "100"]);
+                worker.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+                let worker = self.spawn(worker);
+                self.env.set_worker(worker.pid());
+                worker
+            });
+        }
+        self.spawn(command)
+    }
+
+    fn spawn(&self, mut command: Command) -> Running {
         let number = self.started.replace(self.started.get() + 1);
         let folder = self.output.path();
         let (out, err) = (
@@ -374,6 +409,15 @@ impl World {
         folders.remove(0)
     }
 
+    /// Returns the folder with the workspaces and sessions.
+    fn sessions_home(&self) -> Option<PathBuf> {
+        if temporal().is_none() {
+            return self.homes().into_iter().next();
+        }
+        let workers = self.env.work().join("home/workers").join(WORKER);
+        list(&workers.join("workflows")).into_iter().next()
+    }
+
     fn homes(&self) -> Vec<PathBuf> {
         list(&self.env.work().join("home/workflows"))
             .into_iter()
@@ -384,7 +428,7 @@ impl World {
 
     /// Returns the workspace of an issue.
     pub fn workspace(&self, issue: &str) -> PathBuf {
-        self.home().join("issues").join(issue)
+        self.sessions_home().unwrap_or_else(|| self.home()).join("issues").join(issue)
     }
 
     /// Returns the file `name` in the workspace of an issue; empty where it is missing.
@@ -401,8 +445,7 @@ impl World {
 
     /// Returns the sessions of an issue, oldest first.
     pub fn sessions(&self, issue: &str) -> Vec<Session> {
-        let folders = self.homes();
-        let Some(home) = folders.first() else {
+        let Some(home) = self.sessions_home() else {
             return Vec::new();
         };
         let mut stems: Vec<_> = list(&home.join("sessions").join(issue))
@@ -423,6 +466,16 @@ impl World {
         let mut sessions = self.sessions(issue);
         assert_eq!(sessions.len(), 1);
         sessions.remove(0)
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if let Some(mut worker) = self.worker.take() {
+            worker.signal(Signal::SIGTERM);
+            // Otherwise the end of the environment reports what is left.
+            let _ = wait_for_value(LONG, || worker.is_over().then_some(()));
+        }
     }
 }
 

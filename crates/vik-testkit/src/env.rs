@@ -27,6 +27,7 @@ pub struct TestEnv {
     vik: PathBuf,
     mark: String,
     allows_leftovers: bool,
+    worker: std::cell::Cell<Option<i32>>,
 }
 
 impl TestEnv {
@@ -68,6 +69,7 @@ impl TestEnv {
             vik: vik.into(),
             mark: format!("mark-{mark}"),
             allows_leftovers: false,
+            worker: std::cell::Cell::default(),
         };
         for name in ["bin", "home", "state", "tmp", "work"] {
             std::fs::create_dir(env.root().join(name)).expect("a folder in the root");
@@ -205,9 +207,18 @@ impl TestEnv {
         FakeTracker::create(self.work().join("tracker.json"), issues)
     }
 
+    /// Notes the process of a worker: it is not left over, nor is the template of its shims.
+    pub fn set_worker(&self, pid: i32) {
+        self.worker.set(Some(pid));
+    }
+
     /// Returns the live processes of this environment.
     pub fn leftovers(&self) -> Vec<Leftover> {
-        leftovers_of(self.root(), &self.mark)
+        let mut leftovers = leftovers_of(self.root(), &self.mark);
+        if let Some(worker) = self.worker.get() {
+            leftovers.retain(|left| left.pid != worker && !left.is_template_of(worker));
+        }
+        leftovers
     }
 
     /// Fails the test if a process of this environment is alive now, without a grace period.

@@ -14,6 +14,17 @@ pub struct Leftover {
     pub found_by: &'static str,
 }
 
+impl Leftover {
+    /// Returns whether it is the template of the shims of a process.
+    pub(crate) fn is_template_of(&self, parent: i32) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
+        // The state and the parent follow the name.
+        let fields = stat.rsplit_once(") ").map(|(_, fields)| fields);
+        let of = fields.and_then(|fields| fields.split(' ').nth(1)?.parse().ok());
+        self.command.contains("__shim template") && of == Some(parent)
+    }
+}
+
 impl fmt::Display for Leftover {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({}): {}", self.pid, self.found_by, self.command)

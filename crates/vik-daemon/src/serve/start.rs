@@ -222,7 +222,7 @@ impl Daemon {
             workflow_path: serve.loaded.path.clone(),
             root: layout.root().to_owned(),
             socket: home.instance.dir().socket(),
-            options: run_args(serve),
+            options: run_args(serve, ledger.is_none()),
             ended_at: None,
         };
         Ok((Self { home, info, ledger }, engine))
@@ -230,9 +230,10 @@ impl Daemon {
 }
 
 /// Returns the arguments of this `run`, for a restart.
-fn run_args(serve: &ServeOptions) -> Vec<String> {
+fn run_args(serve: &ServeOptions, is_hub: bool) -> Vec<String> {
     let mut args = serve.options.to_args();
     args.extend(serve.listen.to_args());
+    args.extend(is_hub.then(|| "--role=hub".to_owned()));
     args
 }
 
