@@ -228,7 +228,7 @@ fn pull_of_ten_thousand_issues_is_accepted() {
     eventually("the one runs", || {
         world.sessions("9999").len() == 1 && world.workspace("9999").join("up").exists()
     });
-    assert_eq!(list(&world.home().join("issues")).len(), 1);
+    assert_eq!(list(&world.workspaces()).len(), 1);
     daemon.stop().expect(0);
 }
 

@@ -30,6 +30,8 @@ mod incident;
 mod intake;
 mod leftover;
 mod limits;
+#[cfg(feature = "temporal")]
+mod machines;
 mod messages;
 mod notify;
 mod offline;

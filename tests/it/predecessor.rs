@@ -66,7 +66,7 @@ fn row_03_issue_id_cannot_leave_the_workspace_root() {
     let issues: Vec<_> = ids.iter().map(|id| (*id, "todo")).collect();
     let world = World::new(&issues).script("pidfile here; ok");
     world.once().expect(0);
-    let folders = list(&world.home().join("issues"));
+    let folders = list(&world.workspaces());
     assert_eq!(folders.len(), ids.len(), "{folders:?}");
     for folder in &folders {
         assert!(folder.join("here").exists(), "{folder:?} is no workspace");

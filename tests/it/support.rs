@@ -295,7 +295,11 @@ impl World {
             command.arg("--role=hub");
             self.worker.get_or_init(|| {
                 let mut worker = self.env.vik(["worker", "--name", WORKER, "--capacity", "100"]);
-                worker.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+                worker.envs(
+                    command
+                        .get_envs()
+                        .filter_map(|(name, value)| Some((name, value?))),
+                );
                 let worker = self.spawn(worker);
                 self.env.set_worker(worker.pid());
                 worker
@@ -426,9 +430,14 @@ impl World {
             .collect()
     }
 
+    /// Returns the folder with the workspaces.
+    pub fn workspaces(&self) -> PathBuf {
+        self.sessions_home().unwrap_or_else(|| self.home()).join("issues")
+    }
+
     /// Returns the workspace of an issue.
     pub fn workspace(&self, issue: &str) -> PathBuf {
-        self.sessions_home().unwrap_or_else(|| self.home()).join("issues").join(issue)
+        self.workspaces().join(issue)
     }
 
     /// Returns the file `name` in the workspace of an issue; empty where it is missing.
@@ -439,6 +448,8 @@ impl World {
     /// Returns the folder of the only instance.
     pub fn instance(&self) -> PathBuf {
         let mut folders = list(&self.env.state().join("vik/instances"));
+        // A worker has only a lock.
+        folders.retain(|folder| temporal().is_none() || folder.join("instance.json").exists());
         assert_eq!(folders.len(), 1, "{folders:?}");
         folders.remove(0)
     }

@@ -212,11 +212,11 @@ fn hostile_ids_become_neither_options_nor_paths() {
         !done.err.contains('\x1b') && !done.out.contains('\x1b'),
         "control characters are shown, not obeyed"
     );
-    for folder in list(&world.home().join("issues")) {
+    for folder in list(&world.workspaces()) {
         let id = std::fs::read_to_string(folder.join("id")).unwrap();
         assert!(ids.contains(&id.trim_end_matches('\n')), "{id:?}");
     }
-    assert_eq!(list(&world.home().join("issues")).len(), ids.len());
+    assert_eq!(list(&world.workspaces()).len(), ids.len());
     let found: Vec<_> = [world.env.work(), world.home(), world.env.root().to_owned()]
         .iter()
         .flat_map(|folder| list(folder))

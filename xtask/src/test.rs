@@ -7,6 +7,8 @@ use std::process::Command;
 
 use clap::Args;
 
+mod temporal;
+
 use crate::repo::{self, Context as _, TaskResult};
 
 /// The variable with the number of tests that cargo-nextest runs at once.
@@ -18,9 +20,10 @@ pub struct TestArgs {
     /// Do not install the agent CLIs; skip the tests that require them
     #[arg(long)]
     no_agents: bool,
-    /// Run only the tests of `vik worker`, which need an SSH server and the feature `temporal`
+    /// Run the tests of many machines instead: those of `vik worker`, which need an SSH server, and
+    /// those of the daemon, with a hub and a worker on a Temporal server in its place
     #[arg(long)]
-    workers: bool,
+    temporal: bool,
     /// Arguments for `cargo nextest run`: filters, `-p PACKAGE`, `--no-capture`; with any, no doc
     /// tests run
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
@@ -28,7 +31,7 @@ pub struct TestArgs {
 }
 
 pub fn run(args: &TestArgs) -> TaskResult {
-    let no_agents = args.no_agents || args.workers;
+    let no_agents = args.no_agents || args.temporal;
     let missing = if no_agents { None } else { install_agents().err() };
     if let Some(reason) = &missing {
         eprintln!(
@@ -52,18 +55,21 @@ pub fn run(args: &TestArgs) -> TaskResult {
     if bubblewrap.is_ok() {
         required.push("VIK_REQUIRE_BUBBLEWRAP");
     }
-    if args.workers {
+    let mut server = None;
+    if args.temporal {
         // It has no `--version`, and its folder is in the PATH of root only.
         let there = || Path::new("/usr/sbin/sshd").is_file();
         match repo::installed_if("sshd", "openssh-server", there) {
             Ok(()) => required.push("VIK_REQUIRE_SSHD"),
             Err(reason) => eprintln!("warning: the tests over SSH are skipped and listed: {reason}\n"),
         }
-        filters.splice(0..0, WORKER_TESTS.map(OsString::from));
+        filters.splice(0..0, TEMPORAL_TESTS.map(OsString::from));
+        server = Some(temporal::Server::start()?);
     }
     let tests = Tests {
         args: &filters,
         required: &required,
+        server: server.as_ref(),
     };
     let nextest = match install_nextest() {
         Ok(path) => path,
@@ -178,15 +184,15 @@ fn install_nextest() -> TaskResult<Option<OsString>> {
     Ok(Some(path))
 }
 
-/// The tests of `vik worker`, which other builds lack.
-const WORKER_TESTS: [&str; 7] = [
+/// The tests of many machines; `.config/nextest.toml` has the list.
+const TEMPORAL_TESTS: [&str; 7] = [
     "--package",
     "vik",
     "--features",
     "temporal",
     "--lib",
     "--test=it",
-    "worker",
+    "--profile=temporal",
 ];
 
 struct Tests<'a> {
@@ -194,6 +200,8 @@ struct Tests<'a> {
     /// Variables that make tests fail if what they need does not work, so that none is skipped
     /// silently.
     required: &'a [&'a str],
+    /// The server on which a hub and a worker run instead of a daemon.
+    server: Option<&'a temporal::Server>,
 }
 
 impl Tests<'_> {
@@ -201,6 +209,7 @@ impl Tests<'_> {
         let mut cargo = repo::cargo();
         cargo.args(verb).envs(path.map(|path| ("PATH", path)));
         cargo.envs(self.required.iter().map(|name| (name, "1")));
+        cargo.envs(self.server.map(|server| (temporal::VARIABLE, server.address())));
         let names_package = |arg: &OsString| {
             arg.to_str()
                 .is_some_and(|arg| arg.starts_with("-p") || arg.starts_with("--package"))
@@ -216,7 +225,8 @@ impl Tests<'_> {
     /// Runs the tests with cargo-nextest, and lists those that skipped themselves.
     fn run(&self, path: Option<&OsString>) -> TaskResult {
         // Always in the folder of the workspace, whatever the target folder is.
-        let report: PathBuf = repo::root().join("target/nextest/default/junit.xml");
+        let profile = self.server.map_or("default", |_| "temporal");
+        let report: PathBuf = repo::root().join(format!("target/nextest/{profile}/junit.xml"));
         let _ = std::fs::remove_file(&report);
         let mut nextest = self.cargo(&["nextest", "run"], path);
         // Most tests wait for other processes. The variable has no effect beside `--test-threads`.

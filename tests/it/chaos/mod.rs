@@ -4,7 +4,7 @@ mod full;
 mod messages;
 mod named;
 mod questions;
-mod random;
+pub mod random;
 mod real;
 mod rig;
 mod turns;

@@ -15,16 +15,16 @@ use vik_testkit::{FakeTracker, TestEnv, alive, eventually, wait_for_value};
 use crate::server::{PATIENCE, Server};
 
 /// A tracker with one issue, a server, and the folders of the machines.
-struct Scene {
-    env: TestEnv,
+pub struct Scene {
+    pub env: TestEnv,
     tracker: FakeTracker,
-    server: Server,
-    workflow: String,
+    pub server: Server,
+    pub workflow: String,
 }
 
 impl Scene {
     /// Creates a workflow whose agent runs a script, and whose success moves the issue to `done`.
-    fn new(script: &str) -> Option<Self> {
+    pub fn new(script: &str) -> Option<Self> {
         let server = Server::start()?;
         let env = TestEnv::new(env!("CARGO_BIN_EXE_vik-test-machine"));
         let tracker = env.tracker(&[("1", "todo")]);
@@ -61,11 +61,11 @@ impl Scene {
         })
     }
 
-    fn hub(&self, name: &str) -> Machine {
+    pub fn hub(&self, name: &str) -> Machine {
         self.start(name, &["hub"])
     }
 
-    fn worker(&self, name: &str) -> Machine {
+    pub fn worker(&self, name: &str) -> Machine {
         let machine = self.start(name, &["worker"]);
         machine.wait_for("ready");
         machine
@@ -103,7 +103,7 @@ impl Scene {
 }
 
 /// A hub or a worker, which is killed when it is dropped.
-struct Machine {
+pub struct Machine {
     child: Child,
     folder: PathBuf,
     log: PathBuf,
@@ -139,7 +139,7 @@ impl Machine {
     }
 
     #[track_caller]
-    fn stop(self) {
+    pub fn stop(self) {
         let log = self.log.clone();
         let status = self.end(Signal::SIGTERM);
         assert!(
@@ -177,14 +177,14 @@ impl Machine {
     }
 
     /// Returns the attempts in the ledger of this hub, the latest first.
-    fn attempts(&self) -> Vec<StoredAttempt> {
+    pub fn attempts(&self) -> Vec<StoredAttempt> {
         attempts(self.home().as_deref())
     }
 
     /// Waits until the ledger has this many attempts, all ended, and returns their outcomes from the
     /// first one on.
     #[track_caller]
-    fn outcomes(&self, count: usize) -> Vec<Outcome> {
+    pub fn outcomes(&self, count: usize) -> Vec<Outcome> {
         let ended = wait_for_value(PATIENCE, || {
             let attempts = self.attempts();
             let ended: Vec<_> = attempts.iter().rev().flat_map(|attempt| &attempt.ended).collect();

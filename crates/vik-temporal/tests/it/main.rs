@@ -13,6 +13,7 @@ mod log;
 mod machines;
 mod replay;
 mod request;
+mod secrets;
 mod server;
 mod shared_ledger;
 mod workers;

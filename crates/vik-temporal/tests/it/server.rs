@@ -1,6 +1,7 @@
 //! A server of its own for each test, which ends with the test.
 
 use std::net::TcpListener;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -118,6 +119,11 @@ impl Server {
     /// Starts the server again, with the same database and port.
     pub fn restart(&mut self) {
         self.process = spawn(&self.program, self.port, &self.folder);
+    }
+
+    /// Returns the path of the database.
+    pub fn database_file(&self) -> PathBuf {
+        self.folder.path().join("temporal.db")
     }
 
     /// Returns the files of the database, as far as they were written.

@@ -1,0 +1,263 @@
+//! A tracker, a server, and the folders of the machines.
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use vik_testkit::{FakeTracker, TestEnv, wait_for_value};
+
+use crate::support::LONG;
+
+/// The shortest heartbeat that a workflow can have.
+pub const HEARTBEAT: &str = "6s";
+
+pub struct Cluster {
+    pub env: TestEnv,
+    pub tracker: FakeTracker,
+    server: RefCell<Child>,
+    program: String,
+    port: u16,
+    /// The same for all machines.
+    flow: Value,
+}
+
+impl Cluster {
+    /// Starts a server for a workflow with one stage `work` for the state `todo`, whose success moves
+    /// the issue to `done`, and which may make one attempt; or prints why not.
+    pub fn start(issues: &[(&str, &str)], agent: Value, prompt: &str) -> Option<Self> {
+        let Ok(program) = std::env::var("VIK_TEMPORAL_BIN") else {
+            println!("skipped: VIK_TEMPORAL_BIN does not name the program of a Temporal server");
+            return None;
+        };
+        let env = TestEnv::new(env!("CARGO_BIN_EXE_vik"));
+        let tracker = env.tracker(issues);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        drop(listener);
+        let temporal = json!({
+            "address": format!("127.0.0.1:{port}"), "task_queue": "test", "heartbeat": HEARTBEAT,
+        });
+        let moves = format!(
+            "{{% if session.outcome == 'succeeded' %}}{}{{% endif %}}",
+            tracker.move_command("done")
+        );
+        let mut agent = agent;
+        agent["sandbox"] = json!({"write": [env.root()], "read": [env.root()], "unix_sockets": true});
+        let flow = json!({
+            "engine": {"temporal": temporal},
+            "workspace": {"root": "home"},
+            "agents": {"a": agent},
+            "issues": {"pull": {"command": tracker.pull_command(), "idle_sec": "100ms"}},
+            "issue": {"stages": {"work": {
+                "when": {"state": "todo"},
+                "agent": "a",
+                "prompt": prompt,
+                "retry": {"max_attempts": 1, "initial_backoff": "50ms", "max_backoff": "50ms"},
+                "hooks": {"after_run": moves},
+            }}},
+        });
+        let server = RefCell::new(spawn_server(&program, port, env.root()));
+        let cluster = Self {
+            env,
+            tracker,
+            server,
+            program,
+            port,
+            flow,
+        };
+        cluster.wait_for_server();
+        Some(cluster)
+    }
+
+    fn wait_for_server(&self) {
+        let listens = || TcpStream::connect(("127.0.0.1", self.port)).ok();
+        assert!(
+            wait_for_value(LONG, listens).is_some(),
+            "the server does not listen"
+        );
+    }
+
+    /// Sends the server a signal.
+    pub fn signal_server(&self, signal: Signal) {
+        kill(Pid::from_raw(self.server.borrow().id().cast_signed()), signal).unwrap();
+    }
+
+    /// Ends the server.
+    pub fn stop_server(&self) {
+        let mut server = self.server.borrow_mut();
+        server.kill().unwrap();
+        server.wait().unwrap();
+    }
+
+    /// Kills the server, and starts it again with its database.
+    pub fn restart_server(&self) {
+        self.stop_server();
+        *self.server.borrow_mut() = spawn_server(&self.program, self.port, self.env.root());
+        self.wait_for_server();
+    }
+
+    /// Starts a hub in a folder of its own, which an earlier one may have used.
+    pub fn hub(&self, name: &str) -> Machine {
+        self.machine(name, &["run", "--role", "hub", "-v"])
+    }
+
+    /// Starts a worker, and waits until it has announced itself.
+    pub fn worker(&self, name: &str) -> Machine {
+        let machine = self.start_worker(name);
+        machine.wait_for("ready");
+        machine
+    }
+
+    /// Starts a worker.
+    pub fn start_worker(&self, name: &str) -> Machine {
+        self.machine(name, &["worker", "--capacity", "2", "--name", name])
+    }
+
+    fn machine(&self, name: &str, args: &[&str]) -> Machine {
+        let folder = self.env.work().join(name);
+        let workflow = self.env.write(
+            folder.join("workflow.yml"),
+            serde_json::to_string(&self.flow).unwrap(),
+        );
+        let log = folder.join("log");
+        let file = File::options().create(true).append(true).open(&log).unwrap();
+        let child = self
+            .env
+            .vik(args)
+            .arg(&workflow)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(file)
+            .spawn()
+            .unwrap();
+        Machine { child, workflow, log }
+    }
+
+    /// Runs a command for the workflow of a machine, and returns what it prints on stdout.
+    #[track_caller]
+    pub fn vik(&self, machine: &Machine, args: &[&str]) -> String {
+        let done = self
+            .env
+            .vik(args)
+            .arg("--workflow")
+            .arg(&machine.workflow)
+            .output()
+            .unwrap();
+        assert!(
+            done.status.success(),
+            "{args:?}: {}",
+            String::from_utf8_lossy(&done.stderr)
+        );
+        String::from_utf8(done.stdout).unwrap()
+    }
+
+    /// Returns `vik status --json` of a hub that leads; `None` otherwise.
+    pub fn status(&self, hub: &Machine) -> Option<Value> {
+        let done = self
+            .env
+            .vik(["status", "--json", "--workflow"])
+            .arg(&hub.workflow)
+            .output()
+            .unwrap();
+        serde_json::from_slice(&done.stdout)
+            .ok()
+            .filter(|_| done.status.success())
+    }
+
+    /// Returns the moves of issues in the tracker, sorted.
+    pub fn moves(&self) -> Vec<String> {
+        let calls = self.tracker.calls().into_iter();
+        let mut moves: Vec<_> = calls.filter(|call| call.starts_with("move")).collect();
+        moves.sort();
+        moves
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let server = self.server.get_mut();
+        let _ = server.kill();
+        let _ = server.wait();
+    }
+}
+
+fn spawn_server(program: &str, port: u16, folder: &Path) -> Child {
+    Command::new(program)
+        .args(["server", "start-dev", "--headless", "--ip", "127.0.0.1"])
+        .args(["--log-level", "never", "--port", &port.to_string()])
+        .arg("--db-filename")
+        .arg(folder.join("temporal.db"))
+        .env("HOME", folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// A hub or a worker, which is killed when it is dropped.
+pub struct Machine {
+    child: Child,
+    pub workflow: PathBuf,
+    log: PathBuf,
+}
+
+impl Machine {
+    #[track_caller]
+    pub fn wait_for(&self, line: &str) {
+        let is_printed = wait_for_value(LONG, || self.log().contains(line).then_some(()));
+        assert!(is_printed.is_some(), "no `{line}` in:\n{}", self.log());
+    }
+
+    /// Returns what it has logged, and those before it in its folder.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// Waits until the machine has ended.
+    #[track_caller]
+    pub fn ended(mut self) -> ExitStatus {
+        let status = wait_for_value(LONG, || self.child.try_wait().unwrap());
+        status.unwrap_or_else(|| panic!("it did not end:\n{}", self.log()))
+    }
+
+    /// Kills it at once, and waits for its end.
+    pub fn kill(self) {
+        self.signal(Signal::SIGKILL);
+        self.ended();
+    }
+
+    /// Ends it, and waits for it.
+    #[track_caller]
+    pub fn stop(self) {
+        let log = self.log.clone();
+        self.signal(Signal::SIGTERM);
+        let status = self.ended();
+        assert!(
+            status.success(),
+            "{status}:\n{}",
+            std::fs::read_to_string(log).unwrap()
+        );
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

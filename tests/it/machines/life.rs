@@ -1,0 +1,132 @@
+//! How hubs and workers start, are replaced, drain and end.
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use super::cluster::{Cluster, Machine};
+use crate::support::{assert_contains, eventually};
+
+fn scripted(script: &str) -> Option<Cluster> {
+    let agent = json!({"runtime": "command", "command": ["vik-scripted-agent"]});
+    Cluster::start(&[("1", "todo")], agent, &format!("SCRIPT: {script}"))
+}
+
+fn wait_for_state(cluster: &Cluster, issue: &str, state: &str) {
+    eventually(&format!("issue {issue} is in `{state}`"), || {
+        cluster.tracker.state(issue).as_deref() == Some(state)
+    });
+}
+
+/// Returns the states of the workers, by name.
+fn workers(cluster: &Cluster, hub: &Machine) -> Vec<(String, String)> {
+    let status = cluster.status(hub).unwrap_or_default();
+    let workers = status["workers"].as_array().cloned().unwrap_or_default();
+    let text = |worker: &Value, key: &str| worker[key].as_str().unwrap_or_default().to_owned();
+    workers
+        .iter()
+        .map(|worker| (text(worker, "name"), text(worker, "state")))
+        .collect()
+}
+
+#[test]
+fn hub_that_was_frozen_follows_again() {
+    let Some(cluster) = scripted("touch up; ok") else {
+        return;
+    };
+    let worker = cluster.worker("w");
+    let first = cluster.hub("first");
+    first.wait_for(" leading");
+    wait_for_state(&cluster, "1", "done");
+    let second = cluster.hub("second");
+    second.wait_for("following");
+    first.signal(Signal::SIGSTOP);
+    second.wait_for(" leading");
+    first.signal(Signal::SIGCONT);
+    first.wait_for("another hub leads now");
+    // The same process, with the same arguments, follows.
+    eventually("the first hub follows again", || {
+        first.log().matches("following").count() == 2
+    });
+    second.stop();
+    eventually("the first hub leads again", || {
+        first.log().matches(" leading").count() == 2
+    });
+    assert_eq!(cluster.moves(), ["move 1 done"]);
+    first.stop();
+    worker.stop();
+}
+
+#[test]
+fn drained_worker_ends_after_its_attempt_and_gets_nothing_new() {
+    let Some(cluster) = scripted("touch up; wait-file go; ok") else {
+        return;
+    };
+    let mut worker = cluster.worker("w");
+    let hub = cluster.hub("hub");
+    let workspace = cluster.env.work().join("w/home/workers/w/workflows");
+    let workspace = || {
+        let folder = std::fs::read_dir(&workspace).ok()?.next()?.ok()?.path();
+        Some(folder.join("issues/1"))
+    };
+    eventually("the agent runs", || {
+        workspace().is_some_and(|path| path.join("up").exists())
+    });
+    worker.signal(Signal::SIGUSR1);
+    eventually("the worker drains", || {
+        workers(&cluster, &hub) == [("w".to_owned(), "draining".to_owned())]
+    });
+    cluster.tracker.add("2", "Issue 2", "todo");
+    eventually("the hub has the new issue", || {
+        cluster
+            .status(&hub)
+            .is_some_and(|status| status["last_pull"]["issues"] == 2)
+    });
+    assert!(worker.is_running());
+    std::fs::write(workspace().unwrap().join("go"), "").unwrap();
+    wait_for_state(&cluster, "1", "done");
+    assert!(worker.ended().success());
+    assert_contains(&cluster.vik(&hub, &["explain", "2"]), "no worker is ready");
+    hub.stop();
+}
+
+#[test]
+fn restarted_hub_keeps_its_role() {
+    let Some(cluster) = scripted("ok") else {
+        return;
+    };
+    let worker = cluster.worker("w");
+    let hub = cluster.hub("hub");
+    wait_for_state(&cluster, "1", "done");
+    cluster.vik(&hub, &["restart"]);
+    assert!(hub.ended().success());
+    let detached = cluster.hub("none");
+    // A further hub follows the one that runs detached.
+    detached.wait_for("following");
+    cluster.tracker.add("2", "Issue 2", "todo");
+    wait_for_state(&cluster, "2", "done");
+    detached.stop();
+    let workflow = cluster.env.work().join("hub/workflow.yml");
+    let stopped = cluster
+        .env
+        .vik(["stop", "--workflow"])
+        .arg(workflow)
+        .output()
+        .unwrap();
+    assert!(stopped.status.success(), "{stopped:?}");
+    worker.stop();
+}
+
+#[test]
+fn second_worker_of_the_same_name_is_refused() {
+    let Some(cluster) = scripted("ok") else {
+        return;
+    };
+    let worker = cluster.worker("w");
+    let second = cluster.start_worker("w");
+    assert_eq!(second.ended().code(), Some(5));
+    assert_contains(
+        &worker.log(),
+        "the worker `w` is already running for this workflow",
+    );
+    worker.stop();
+}

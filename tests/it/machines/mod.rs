@@ -1,0 +1,7 @@
+//! Hubs and workers on a Temporal server of their own, which can fail too.
+//!
+//! `VIK_TEMPORAL_BIN` names the program of the server.
+
+mod chaos;
+mod cluster;
+mod life;

