@@ -209,7 +209,11 @@ impl Tests<'_> {
         let mut cargo = repo::cargo();
         cargo.args(verb).envs(path.map(|path| ("PATH", path)));
         cargo.envs(self.required.iter().map(|name| (name, "1")));
-        cargo.envs(self.server.map(|server| (temporal::VARIABLE, server.address())));
+        if let Some(server) = self.server {
+            cargo.env(temporal::VARIABLE, server.address());
+            // Tests that end their server have one of their own.
+            cargo.env(temporal::PROGRAM, &server.program);
+        }
         let names_package = |arg: &OsString| {
             arg.to_str()
                 .is_some_and(|arg| arg.starts_with("-p") || arg.starts_with("--package"))

