@@ -18,6 +18,7 @@ mod live;
 mod repo;
 mod simulate;
 mod soak;
+mod temporal;
 mod test;
 mod tidy;
 mod tracker_chaos;

@@ -7,9 +7,8 @@ use std::process::Command;
 
 use clap::Args;
 
-mod temporal;
-
 use crate::repo::{self, Context as _, TaskResult};
+use crate::temporal;
 
 /// The variable with the number of tests that cargo-nextest runs at once.
 const THREADS: &str = "NEXTEST_TEST_THREADS";

@@ -3,6 +3,7 @@
 
 mod bounds;
 mod limits;
+mod machines;
 pub mod metric;
 pub mod sample;
 mod scenarios;
@@ -69,6 +70,8 @@ enum Other {
     Vex(vex::VexBenchArgs),
     /// Measure memory, CPU, adoption and stop by the number of live sessions
     Sessions(sessions::SessionsArgs),
+    /// Measure a hub and workers on a Temporal server beside a daemon
+    Machines(machines::MachinesArgs),
 }
 
 pub fn run(args: &BenchArgs) -> TaskResult {
@@ -78,6 +81,7 @@ pub fn run(args: &BenchArgs) -> TaskResult {
     match &args.other {
         Some(Other::Vex(args)) => return vex::run(args),
         Some(Other::Sessions(args)) => return sessions::run(args),
+        Some(Other::Machines(args)) => return machines::run(args),
         None => {}
     }
     sample::inherit_orphans()?;

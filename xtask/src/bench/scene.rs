@@ -79,6 +79,19 @@ pub struct Setting {
     pub outlive: bool,
     /// Further keys of `issue`, each on a line with two spaces in front.
     pub issue_keys: &'static str,
+    /// A hub and workers in place of a daemon.
+    pub machines: Option<Machines>,
+}
+
+/// Hubs and workers on a Temporal server.
+#[derive(Clone, Debug)]
+pub struct Machines {
+    /// The address of the server.
+    pub address: String,
+    pub task_queue: &'static str,
+    pub workers: u32,
+    /// The maximum number of agents of each worker.
+    pub capacity: u32,
 }
 
 impl Setting {
@@ -93,6 +106,7 @@ impl Setting {
             issues,
             outlive: false,
             issue_keys: "",
+            machines: None,
         }
     }
 }
@@ -102,6 +116,7 @@ pub struct Scene {
     program: PathBuf,
     folder: PathBuf,
     daemon: Child,
+    workers: Vec<Child>,
     started: Instant,
     started_unix: Duration,
     /// The CPU of all earlier scenes.
@@ -137,11 +152,18 @@ impl Scene {
         let started_unix = unix_now();
         let cpu_before = sample::cpu_of_ended();
         let started = Instant::now();
-        let daemon = run(root, &program)?;
+        let daemon = run(root, &program, setting.machines.is_some())?;
+        let mut workers = Vec::new();
+        if let Some(machines) = &setting.machines {
+            for number in 0..machines.workers {
+                workers.push(work(root, &program, number, machines.capacity)?);
+            }
+        }
         Ok(Self {
             program,
             folder,
             daemon,
+            workers,
             started,
             started_unix,
             cpu_before,
@@ -156,7 +178,7 @@ impl Scene {
 
     /// Starts another daemon after [`Self::kill`].
     pub fn restart(&mut self) -> TaskResult {
-        self.daemon = run(self.root(), &self.program)?;
+        self.daemon = run(self.root(), &self.program, false)?;
         Ok(())
     }
 
@@ -268,6 +290,14 @@ impl Scene {
         Sample::read(self.daemon.id())
     }
 
+    /// Returns the current usage of each worker.
+    pub fn sample_workers(&self) -> TaskResult<Vec<Sample>> {
+        self.workers
+            .iter()
+            .map(|worker| Sample::read(worker.id()))
+            .collect()
+    }
+
     /// Returns the number of open descriptors of the daemon.
     pub fn descriptors(&self) -> usize {
         sample::descriptors(self.daemon.id())
@@ -377,6 +407,14 @@ impl Scene {
             let _ = self.daemon.kill();
             let _ = self.daemon.wait();
         }
+        for worker in &self.workers {
+            let _ = kill(Pid::from_raw(worker.id().cast_signed()), Signal::SIGTERM);
+        }
+        for worker in &mut self.workers {
+            wait_for(STOP_WITHIN, || !matches!(worker.try_wait(), Ok(None)));
+            let _ = worker.kill();
+            let _ = worker.wait();
+        }
         let deadline = Instant::now() + STOP_WITHIN;
         loop {
             // Orphans of the daemon.
@@ -453,8 +491,18 @@ fn workflow(setting: &Setting, sandbox: Sandbox) -> String {
         runtime,
         outlive,
         issue_keys,
+        machines,
         ..
     } = setting;
+    if let Some(Machines {
+        address, task_queue, ..
+    }) = machines
+    {
+        let _ = writeln!(
+            text,
+            "engine:\n  temporal: {{ address: '{address}', task_queue: {task_queue} }}"
+        );
+    }
     let grace = if *outlive { "\n  orphan_grace: 10m" } else { "" };
     // The stand-ins leave their marks outside of the workspace.
     let sandbox = match sandbox {
@@ -493,13 +541,25 @@ fn command(root: &Path, program: &Path) -> Command {
     command
 }
 
-fn run(root: &Path, program: &Path) -> TaskResult<Child> {
+fn run(root: &Path, program: &Path, is_hub: bool) -> TaskResult<Child> {
     command(root, program)
         .args(["run", "workflow.yml"])
+        .args(is_hub.then_some("--role=hub"))
         // Ctrl-C is for the task, which ends the daemon.
         .process_group(0)
         .stdout(Stdio::null())
         .stderr(log(&root.join("daemon.stderr"))?)
+        .spawn()
+        .context(format!("cannot start {}", program.display()))
+}
+
+fn work(root: &Path, program: &Path, number: u32, capacity: u32) -> TaskResult<Child> {
+    command(root, program)
+        .args(["worker", "workflow.yml"])
+        .args([format!("--name=w{number}"), format!("--capacity={capacity}")])
+        .process_group(0)
+        .stdout(Stdio::null())
+        .stderr(log(&root.join(format!("worker-{number}.stderr")))?)
         .spawn()
         .context(format!("cannot start {}", program.display()))
 }

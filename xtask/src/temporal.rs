@@ -1,4 +1,4 @@
-//! A Temporal server for the tests, which ends with them.
+//! A Temporal server for tests and benchmarks, which ends with them.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ pub struct Server {
     process: Child,
     pub program: PathBuf,
     port: u16,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Server {
@@ -48,7 +48,7 @@ impl Server {
             process,
             program,
             port,
-            _folder: folder,
+            folder,
         };
         let deadline = Instant::now() + START_TIMEOUT;
         while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
@@ -58,6 +58,22 @@ impl Server {
             std::thread::sleep(Duration::from_millis(100));
         }
         Ok(server)
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Returns the bytes of the database.
+    pub fn database_bytes(&self) -> u64 {
+        let files = std::fs::read_dir(self.folder.path())
+            .into_iter()
+            .flatten()
+            .flatten();
+        files
+            .filter_map(|file| file.metadata().ok())
+            .map(|file| file.len())
+            .sum()
     }
 
     pub fn address(&self) -> String {
