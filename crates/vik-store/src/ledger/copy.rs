@@ -2,11 +2,11 @@
 //! (`adr/0067-many-machines-on-temporal.md`).
 //!
 //! Only the log decides the order of decisions, so a copy contains its entries from the first one
-//! on, and nothing else. The position in the log is stored in the transaction of the entry: after a
+//! on that the log had when the copy was created, and nothing else. The position in the log is stored in the transaction of the entry: after a
 //! crash, the hub reads the log again from there. A copy therefore acknowledges no commit in the
 //! lock file. If it has lost commits, or is missing, the log still has them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
@@ -14,14 +14,18 @@ use vik_core::changes::{Changes, Stored};
 use vik_core::ids::IssueId;
 use vik_core::machine::IssueMachine;
 
+use super::files::{Files, Lock};
 use super::log_id::LogId;
-use super::{Answer, Ledger, LedgerError, Options, read, write};
+use super::{Answer, Ledger, LedgerError, Options, connect, create, exists, read, write};
 
 /// The key in `meta` of the id of the log.
 const LOG: &str = "log";
 
 /// The key in `meta` of the number of entries that the ledger contains.
 const POSITION: &str = "log_position";
+
+/// The files of a copy that lacks entries have names that start with this.
+const BEHIND: &str = "vik.db.behind-";
 
 /// The ledger of a hub, open for writing. It takes entries of its log and no other commit.
 ///
@@ -67,6 +71,57 @@ impl LedgerCopy {
     ) -> Result<(Self, Stored, u64), LedgerError> {
         let (ledger, stored, position) = Ledger::open_as(service_dir, Some(log), options)?;
         Ok((Self(ledger), stored, position.unwrap_or(0)))
+    }
+
+    /// Opens a copy that has no entry and continues after `position`: the log starts there, with
+    /// everything that a hub needs of the entries before. A copy in the service folder that has
+    /// entries lacks some of them. Its files get other names, which are returned; its history is
+    /// nowhere else.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open). A crash leaves the old copy or the new one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use vik_core::changes::Changes;
+    /// use vik_store::ledger::{LedgerCopy, LogId};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let log: LogId = "01993c00-0000-7000-8000-000000000001".parse()?;
+    /// let (copy, set_aside) = LedgerCopy::start_over(folder.path(), &log, 100)?;
+    /// assert!(set_aside.is_empty());
+    /// copy.commit_entry(101, Changes::default()).wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn start_over(
+        service_dir: &Path,
+        log: &LogId,
+        position: u64,
+    ) -> Result<(Self, Vec<PathBuf>), LedgerError> {
+        let files = Files::new(service_dir);
+        let lock = Lock::acquire(&files)?;
+        let mut set_aside = Vec::new();
+        if exists(&files, &lock)? {
+            let (db, _, copied) = connect(&files, &lock, Some(log))?;
+            let has_entries = copied != Some(0);
+            if !has_entries {
+                put(&db, log, position).map_err(|error| LedgerError::of(&files.db(), error))?;
+            }
+            db.close()
+                .map_err(|(_, error)| LedgerError::of(&files.db(), error))?;
+            if has_entries {
+                create(&files, |db| put(db, log, position))?;
+                set_aside = files.set_aside(BEHIND)?;
+                files.finish_new()?;
+            }
+        } else {
+            create(&files, |db| put(db, log, position))?;
+            files.finish_new()?;
+        }
+        drop(lock);
+        let (copy, ..) = Self::open(service_dir, log)?;
+        Ok((copy, set_aside))
     }
 
     /// Commits an entry of the log, with its position, in the order of the calls. Positions are

@@ -6,6 +6,8 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use super::LedgerError;
 
 /// A program that is being started briefly has copies of all open files, including locks, so a
@@ -83,6 +85,34 @@ impl Files {
             .open(&path)
             .map_err(|source| LedgerError::of_io(&path, source))?;
         Ok(path)
+    }
+
+    /// Gives the files of the ledger other names, which start with `prefix` and have the time. Returns
+    /// their new paths.
+    ///
+    /// Until a new ledger has their names, a database must not be without its log. So the database
+    /// first gets its second name beside the old one, and then its log is moved.
+    pub(super) fn set_aside(&self, prefix: &str) -> Result<Vec<PathBuf>, LedgerError> {
+        let stamp = Timestamp::now().strftime("%Y%m%dT%H%M%S%.3fZ").to_string();
+        let to = self.folder.join(format!("{prefix}{stamp}"));
+        let mut moved = Vec::new();
+        let fail = |source| LedgerError::of_io(&to, source);
+        if self.db().exists() {
+            if std::fs::hard_link(self.db(), &to).is_err() {
+                // Some file systems do not support hard links.
+                std::fs::copy(self.db(), &to).map_err(fail)?;
+            }
+            moved.push(to.clone());
+        }
+        for (from, end) in [(self.wal(), "-wal"), (self.shm(), "-shm")] {
+            if from.exists() {
+                let to = to.with_file_name(format!("{prefix}{stamp}{end}"));
+                std::fs::rename(&from, &to).map_err(|source| LedgerError::of_io(&to, source))?;
+                moved.push(to);
+            }
+        }
+        self.sync_folder()?;
+        Ok(moved)
     }
 
     /// Renames the new database to the name of the ledger.

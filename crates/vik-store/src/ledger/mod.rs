@@ -19,6 +19,7 @@ mod reserve;
 mod retention;
 mod runs;
 mod schema;
+mod snapshot;
 mod sql;
 mod write;
 mod writer;
@@ -48,6 +49,7 @@ pub use read::{Reader, StoredAttempt, StoredParked};
 pub use repair::{Health, Repaired, check, repair};
 pub use runs::{RunFilter, StoredRun};
 pub use schema::latest as schema_version;
+pub use snapshot::Snapshot;
 
 use files::{Files, Lock};
 use reserve::Reserve;

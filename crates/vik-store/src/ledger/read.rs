@@ -247,6 +247,10 @@ impl Reader {
         each().map_err(|error| self.error(error))
     }
 
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     pub(super) fn error(&self, error: rusqlite::Error) -> LedgerError {
         LedgerError::of(&self.path, error)
     }
@@ -370,7 +374,7 @@ pub(super) fn check_machines(db: &Connection, path: &Path) -> Result<(), LedgerE
     Ok(())
 }
 
-const MACHINES: &str = "SELECT id, machine_version, machine FROM issues";
+pub(super) const MACHINES: &str = "SELECT id, machine_version, machine FROM issues";
 
 fn machines(
     db: &Connection,
@@ -389,7 +393,7 @@ fn machines(
 }
 
 /// Reads one row of [`MACHINES`].
-fn machine(row: &Row<'_>, path: &Path) -> Result<IssueMachine, LedgerError> {
+pub(super) fn machine(row: &Row<'_>, path: &Path) -> Result<IssueMachine, LedgerError> {
     let fail = |error| LedgerError::of(path, error);
     let version: i64 = row.get(1).map_err(fail)?;
     if version > write::MACHINE_VERSION {

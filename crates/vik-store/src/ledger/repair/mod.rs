@@ -176,33 +176,7 @@ const ASIDE: &str = "vik.db.broken-";
 
 /// Puts the new ledger in the place of the damaged files. Returns their new paths.
 fn replace(files: &Files) -> Result<Vec<PathBuf>, LedgerError> {
-    let moved = set_aside(files)?;
+    let moved = files.set_aside(ASIDE)?;
     files.finish_new()?;
-    Ok(moved)
-}
-
-/// Renames the damaged files. Until the new ledger has their names, a database must not be without
-/// its log. So the database first gets its second name beside the old one, and then its log is
-/// moved.
-fn set_aside(files: &Files) -> Result<Vec<PathBuf>, LedgerError> {
-    let stamp = Timestamp::now().strftime("%Y%m%dT%H%M%S%.3fZ").to_string();
-    let to = files.db().with_file_name(format!("{ASIDE}{stamp}"));
-    let mut moved = Vec::new();
-    let fail = |source| LedgerError::of_io(&to, source);
-    if files.db().exists() {
-        if std::fs::hard_link(files.db(), &to).is_err() {
-            // Some file systems do not support hard links.
-            std::fs::copy(files.db(), &to).map_err(fail)?;
-        }
-        moved.push(to.clone());
-    }
-    for (from, end) in [(files.wal(), "-wal"), (files.shm(), "-shm")] {
-        if from.exists() {
-            let to = to.with_file_name(format!("{ASIDE}{stamp}{end}"));
-            std::fs::rename(&from, &to).map_err(|source| LedgerError::of_io(&to, source))?;
-            moved.push(to);
-        }
-    }
-    files.sync_folder()?;
     Ok(moved)
 }

@@ -28,6 +28,7 @@ mod repair;
 mod rows;
 mod runs;
 mod shared_log;
+mod snapshots;
 mod versions;
 
 fn at(second: i64) -> Timestamp {
