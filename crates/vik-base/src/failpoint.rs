@@ -60,6 +60,15 @@ pub const WORK_TREE_POINTS: &[&str] = &[
 /// The points of an issue that a person takes over and hands back, in their order.
 pub const TAKE_OVER_POINTS: &[&str] = &["taken_over", "session_started", "person_traced"];
 
+/// The points of a compaction of the log that hubs share, in their order.
+pub const COMPACTION_POINTS: &[&str] = &[
+    "log_sealed",
+    "snapshot_started",
+    "snapshot_part_written",
+    "snapshot_written",
+    "log_compacted",
+];
+
 /// Returns the folder in which tests arm fail points.
 #[cfg(debug_assertions)]
 pub(crate) fn folder() -> Option<&'static std::path::Path> {
@@ -87,6 +96,7 @@ pub fn reach(name: &str) {
             STREAM_POINTS,
             WORK_TREE_POINTS,
             TAKE_OVER_POINTS,
+            COMPACTION_POINTS,
         ]
         .iter()
         .any(|points| points.contains(&name)),

@@ -23,7 +23,7 @@ use crate::names::Queue;
 use crate::remote_workspaces::RemoteWorkspaces;
 use crate::request::NoRequests;
 use crate::settings;
-use crate::shared_ledger::FollowingLedger;
+use crate::shared_ledger::{CompactionLimits, FollowingLedger};
 use crate::worker_list::WorkerList;
 use crate::workers::Workers;
 
@@ -131,7 +131,8 @@ impl TemporalEngine {
             error = ledger.follow() => return Err(copy_failed(error)),
             () = leadership.acquired() => {}
         }
-        let (ledger, stored) = ledger.lead(&service_dir, leadership).await.map_err(copy_failed)?;
+        let lead = ledger.lead(leadership, CompactionLimits::default());
+        let (ledger, stored) = lead.await.map_err(copy_failed)?;
         tracing::info!("leading");
         let revision = Revision {
             version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -1,6 +1,7 @@
 //! Processes that a test can kill or freeze: this test program again, in another role.
 
 use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::server::{KEY, PATIENCE, connect_to};
-use crate::{attempt, lead};
+use crate::{attempt, compaction, lead};
 
 const ROLE: &str = "VIK_TEMPORAL_TEST_ROLE";
 const PORT: &str = "VIK_TEMPORAL_TEST_PORT";
@@ -27,7 +28,22 @@ pub struct Process {
 
 impl Process {
     pub fn start(role: &str, name: &str, port: u16) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
+        Self::spawn(
+            &mut Command::new(std::env::current_exe().unwrap()),
+            role,
+            name,
+            port,
+        )
+    }
+
+    /// Starts a process that stops at the points that are armed in this folder.
+    pub fn with_fail_points(role: &str, port: u16, folder: &Path) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        Self::spawn(command.env("VIK_CRASH_DIR", folder), role, "", port)
+    }
+
+    fn spawn(command: &mut Command, role: &str, name: &str, port: u16) -> Self {
+        let mut child = command
             .args(["--exact", "child::runs_a_role", "--ignored", "--nocapture"])
             .env(ROLE, role)
             .env(NAME, name)
@@ -104,6 +120,7 @@ async fn runs_a_role() {
     let client = connect_to(port, KEY).await;
     match role.as_str() {
         "hub" => lead::run_hub(client).await,
+        "compacting" => compaction::run_compacting(client).await,
         "worker" => {
             let name = std::env::var(NAME).unwrap().parse().unwrap();
             attempt::run_worker(client, &name).await;

@@ -8,11 +8,13 @@
 
 mod attempt;
 mod child;
+mod compaction;
 mod lead;
 mod log;
 mod machines;
 mod replay;
 mod request;
+mod scale;
 mod secrets;
 mod server;
 mod shared_ledger;

@@ -126,6 +126,20 @@ impl Server {
         self.folder.path().join("temporal.db")
     }
 
+    /// Returns the size of the files of the database, in bytes.
+    pub fn database_bytes(&self) -> u64 {
+        let files = std::fs::read_dir(self.folder.path()).unwrap();
+        files.map(|file| file.unwrap().metadata().unwrap().len()).sum()
+    }
+
+    /// Returns the number of bytes of the history of a workflow.
+    pub async fn history_bytes(&self, client: &Client, workflow_id: &str) -> i64 {
+        let handle = client.get_workflow_handle::<UntypedWorkflow>(workflow_id);
+        let described = handle.describe(WorkflowDescribeOptions::default()).await;
+        let info = described.unwrap().into_raw().workflow_execution_info;
+        info.unwrap().history_size_bytes
+    }
+
     /// Returns the files of the database, as far as they were written.
     pub fn database(&self) -> Vec<u8> {
         let files = std::fs::read_dir(self.folder.path()).unwrap();

@@ -4,7 +4,7 @@ use vik_core::changes::Changes;
 use vik_orchestrator::{CommitFailure, CommitLog as _};
 use vik_store::ledger::Reader;
 use vik_temporal::log::Limits;
-use vik_temporal::shared_ledger::{FollowingLedger, LeadingLedger};
+use vik_temporal::shared_ledger::{CompactionLimits, FollowingLedger, LeadingLedger};
 
 use crate::server::{HubWithLog, Server};
 
@@ -26,7 +26,8 @@ async fn open(hub: &HubWithLog, folder: &Path) -> FollowingLedger {
 /// Leads with the ledger in a folder, and returns whether the state there is paused.
 async fn lead(hub: &HubWithLog, folder: &Path) -> (LeadingLedger, bool) {
     let leadership = hub.hub.leadership.clone();
-    let lead = open(hub, folder).await.lead(folder, leadership).await;
+    let limits = CompactionLimits::default();
+    let lead = open(hub, folder).await.lead(leadership, limits).await;
     let (ledger, stored) = lead.unwrap();
     (ledger, stored.paused)
 }
