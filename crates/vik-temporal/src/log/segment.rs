@@ -7,13 +7,21 @@ use serde::{Deserialize, Serialize};
 
 use super::pieces::Piece;
 
-/// When a segment is sealed.
+/// When a segment is sealed, and how long the history of the index becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Appends and terms. The server allows 2,000 updates of one workflow.
     pub updates: u32,
     /// The texts of the entries, before compression.
     pub bytes: u64,
+    /// After so many events, a short history of the index replaces the long one.
+    #[serde(default = "max_index_events")]
+    pub index_events: u32,
+}
+
+/// About 400 segments.
+fn max_index_events() -> u32 {
+    2_000
 }
 
 impl Default for Limits {
@@ -21,6 +29,7 @@ impl Default for Limits {
         Self {
             updates: 1_900,
             bytes: 10 * 1024 * 1024,
+            index_events: max_index_events(),
         }
     }
 }
@@ -204,7 +213,12 @@ mod tests {
     use super::*;
 
     fn segment(updates: u32, bytes: u64) -> Segment {
-        Segment::new(SegmentStart::first("log", Limits { updates, bytes }))
+        let limits = Limits {
+            updates,
+            bytes,
+            ..Limits::default()
+        };
+        Segment::new(SegmentStart::first("log", limits))
     }
 
     fn append(term: u64, position: u64, texts: &[&str]) -> Append {

@@ -19,9 +19,6 @@ use crate::rpc::TASK_TIMEOUT;
 pub(super) const APPEND: &str = "append";
 pub(super) const TAKE_TERM: &str = "take_term";
 
-/// A long history is replaced by a short one of the same workflow.
-const MAX_INDEX_EVENTS: u32 = 2_000;
-
 type Validation = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
 /// A segment of the log. A sealed one starts the next, and stays open until it is closed.
@@ -120,13 +117,14 @@ pub struct Index {
 #[serde(rename_all = "snake_case")]
 pub enum IndexStart {
     New(Limits),
-    Continued(Index),
+    Continued { index: Index, limits: Limits },
 }
 
 /// The index of a log. It starts the first segment, and closes those that are no longer needed.
 #[workflow]
 pub struct IndexWorkflow {
     start: IndexStart,
+    limits: Limits,
     index: Index,
     /// The first segment that is not closed.
     first_open: u64,
@@ -136,12 +134,13 @@ pub struct IndexWorkflow {
 impl IndexWorkflow {
     #[init]
     fn new(_ctx: &WorkflowContextView, start: IndexStart) -> Self {
-        let index = match start {
-            IndexStart::New(_) => Index { first: 1, bytes: 0 },
-            IndexStart::Continued(index) => index,
+        let (index, limits) = match start {
+            IndexStart::New(limits) => (Index { first: 1, bytes: 0 }, limits),
+            IndexStart::Continued { index, limits } => (index, limits),
         };
         Self {
             start,
+            limits,
             index,
             first_open: index.first,
         }
@@ -171,9 +170,10 @@ impl IndexWorkflow {
             }
             ctx.state_mut(|state| state.first_open += 1);
             let is_settled = ctx.state(|state| state.first_open == state.index.first);
-            if is_settled && ctx.history_length() > MAX_INDEX_EVENTS {
-                let index = ctx.state(|state| state.index);
-                ctx.continue_as_new(IndexStart::Continued(index), ContinueAsNewOptions::default())?;
+            let (index, limits) = ctx.state(|state| (state.index, state.limits));
+            if is_settled && ctx.history_length() > limits.index_events {
+                let start = IndexStart::Continued { index, limits };
+                ctx.continue_as_new(start, ContinueAsNewOptions::default())?;
             }
         }
     }

@@ -114,6 +114,35 @@ async fn log_continues_in_new_segments_and_after_compaction() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn index_survives_new_histories() {
+    let Some(server) = Server::start() else { return };
+    let limits = Limits {
+        updates: 3,
+        index_events: 30,
+        ..Limits::default()
+    };
+    let hub = server.hub(limits).await;
+    let tenure = hub.log.take_term(1).await.unwrap();
+    let appender = hub.log.appender(&tenure);
+    let mut firsts = Vec::new();
+    for number in 0..8 {
+        append_all(&appender, numbered(number..number + 1)).await;
+        let index = appender.seal().await.unwrap();
+        append_all(&appender, ["state".to_owned()]).await;
+        hub.log.compacted(index).await.unwrap();
+        assert_eq!(hub.log.index().await.unwrap(), index);
+        firsts.push(index.first);
+    }
+    assert!(firsts.is_sorted_by(|a, b| a < b), "{firsts:?}");
+    // The signal to the last segment is still under way, perhaps.
+    let events = server.history_length(&hub.client, &queue().log()).await;
+    assert!(events < 60, "{events}");
+    assert!(server.runs(&hub.client, &queue().log()).await.len() > 2);
+    let mut new = hub.log.follow(None).await.unwrap();
+    assert_eq!(new.next().await.unwrap().text, "state");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn follower_detects_segments_that_were_removed() {
     let Some(server) = Server::start() else { return };
     let hub = server.hub(Limits::default()).await;

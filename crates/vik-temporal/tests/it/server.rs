@@ -6,10 +6,15 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use temporalio_client::grpc::WorkflowService;
 use temporalio_client::tonic::IntoRequest;
-use temporalio_client::{Client, UntypedWorkflow, WorkflowDescribeOptions};
+use temporalio_client::{
+    Client, NamespacedClient, UntypedWorkflow, UntypedWorkflowHandle, WorkflowDescribeOptions,
+    WorkflowExecutionInfo, WorkflowFetchHistoryOptions,
+};
 use temporalio_common::protos::temporal::api::common::v1::WorkflowExecution;
+use temporalio_common::protos::temporal::api::history::v1::history_event::Attributes;
 use temporalio_common::protos::temporal::api::workflowservice::v1::DeleteWorkflowExecutionRequest;
 use vik_core::worker::WorkerName;
 use vik_temporal::codec::{Codec, PayloadKey};
@@ -72,6 +77,25 @@ impl Server {
         let handle = client.get_workflow_handle::<UntypedWorkflow>(queue().hub());
         let described = handle.describe(WorkflowDescribeOptions::default()).await;
         described.unwrap().into_raw().pending_activities[0].attempt
+    }
+
+    /// Returns the ids of the runs of a workflow, from the first one to the present one.
+    pub async fn runs(&self, client: &Client, workflow_id: &str) -> Vec<String> {
+        let mut runs = Vec::new();
+        let mut earlier = String::new();
+        loop {
+            let handle = of_run(client, workflow_id, &earlier);
+            let mut history = handle.fetch_history(WorkflowFetchHistoryOptions::default());
+            let first = history.next().await.unwrap().unwrap();
+            let Some(Attributes::WorkflowExecutionStartedEventAttributes(started)) = first.attributes else {
+                panic!("{first:?}")
+            };
+            runs.insert(0, started.original_execution_run_id);
+            earlier = started.continued_execution_run_id;
+            if earlier.is_empty() {
+                return runs;
+            }
+        }
     }
 
     /// Waits until the history of a workflow has so many events.
@@ -154,6 +178,16 @@ impl Drop for Server {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+/// Returns a handle of one run of a workflow; without an id, of the present one.
+pub fn of_run(client: &Client, workflow_id: &str, run_id: &str) -> UntypedWorkflowHandle<Client> {
+    let info = WorkflowExecutionInfo::builder()
+        .namespace(client.namespace())
+        .workflow_id(workflow_id)
+        .maybe_run_id((!run_id.is_empty()).then_some(run_id))
+        .build();
+    info.bind_untyped(client.clone())
 }
 
 pub struct HubWithLog {

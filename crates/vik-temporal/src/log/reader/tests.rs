@@ -6,6 +6,7 @@ fn start() -> SegmentStart {
     let limits = Limits {
         updates: 100,
         bytes: 1_000,
+        ..Limits::default()
     };
     SegmentStart::first("log", limits)
 }
