@@ -17,7 +17,7 @@ fn machine(issue: u8, version: u32) -> IssueMachine {
         "present": true,
         "runs": [],
         "life": {"attempts": version, "extra_attempts": 0, "spend": {"tokens": version, "usd": 0}},
-        "paused": issue % 2 == 0,
+        "paused": issue.is_multiple_of(2),
     }))
     .unwrap()
 }
@@ -149,7 +149,7 @@ proptest! {
             without_parts.commit_entry(position, changes).wait().unwrap();
         }
         let expected = content(&folders[2], without_parts);
-        prop_assert_eq!(content(&folders[0], leader.copy), expected.clone());
+        prop_assert_eq!(&content(&folders[0], leader.copy), &expected);
         prop_assert_eq!(content(&folders[1], new), expected);
     }
 }
