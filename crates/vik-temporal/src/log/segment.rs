@@ -19,7 +19,7 @@ pub struct Limits {
     pub index_events: u32,
 }
 
-/// About 400 segments.
+/// A compaction has about 10 events, and each segment that it closes about 5.
 fn max_index_events() -> u32 {
     2_000
 }

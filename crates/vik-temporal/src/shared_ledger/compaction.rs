@@ -54,7 +54,7 @@ impl Default for CompactionLimits {
 
 /// A snapshot whose first part is being written.
 pub(super) struct StartedSnapshot {
-    /// The other parts.
+    /// The parts after the first one, which are read when they are written.
     pub state: Snapshot,
     /// Where the log can start when all parts are written.
     pub sealed: BoxFuture<'static, Result<Index, AppendError>>,
