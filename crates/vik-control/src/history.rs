@@ -414,14 +414,14 @@ fn outputs(attempt: &PastAttempt) -> Vec<OutputView> {
     let record = &attempt.record;
     let mut views: Vec<OutputView> = Vec::new();
     for note in vik_store::output_notes(&attempt.files.output_book(record.run_id)) {
-        if note.session != record.session_id {
+        if note.attempt_id != record.session_id {
             continue;
         }
         let view = OutputView {
-            kind: note.output.kind().to_string(),
+            kind: note.kind.to_string(),
             progress: note.progress.as_str().to_owned(),
             key: note.key.to_string(),
-            summary: report::one_line(note.output.summary(), 200),
+            summary: report::one_line(&note.summary, 200),
             detail: note.detail,
         };
         match views.iter_mut().find(|known| known.key == view.key) {

@@ -74,6 +74,7 @@ impl LocalWorkspaces {
             updates,
             orphan_grace: self.orphan_grace(),
             lease: None,
+            hub: None,
         };
         (handle, attempt)
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use vik_core::attempt::Start;
 use vik_core::issue::Issue;
 use vik_core::workflow::AgentProfile;
-use vik_proc::{Mark, ProcessId, ShimSpec, Supervisor};
+use vik_proc::{Lease, Mark, ProcessId, ShimSpec, Supervisor};
 use vik_store::AttemptFiles;
 use vik_workspace::Layout;
 
@@ -104,6 +104,14 @@ impl AgentShims {
 }
 
 impl Host {
+    /// Returns this host with all processes that it starts under a lease.
+    pub fn under_lease(&self, lease: Lease) -> Self {
+        Self {
+            supervisor: self.supervisor.with_lease(lease),
+            ..self.clone()
+        }
+    }
+
     /// Returns the paths of the files of an attempt.
     pub fn attempt_files(&self, start: &Start) -> AttemptFiles {
         let dir = self.layout.issue_sessions_dir(&start.issue.id);

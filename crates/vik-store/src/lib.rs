@@ -18,7 +18,7 @@ pub use journal::{
     Step, commands_run_twice, is_awaiting_result_approval, script_failure, steps, timed_steps,
 };
 pub use ledger::Ledger;
-pub use outputs::{OutputBook, OutputNote, output_notes};
+pub use outputs::{OutputBook, output_notes};
 pub use read::{
     History, LONGEST_EVENT, LineRead, PastAttempt, attempts_without_end, last_line, lines_of, read_ended,
     read_line,

@@ -7,27 +7,38 @@ use std::path::Path;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use vik_core::ids::AttemptId;
-use vik_core::outputs::{Output, OutputKey, Progress};
+use vik_core::outputs::{Output, OutputKey, OutputNote, Progress};
 
 use crate::StoreError;
 use crate::appended::AppendOnlyFile;
 
-/// The progress of one output.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OutputNote {
-    pub at: Timestamp,
-    /// The attempt that requested the output.
-    pub session: AttemptId,
-    /// The key that identifies the output.
-    pub key: OutputKey,
-    pub progress: Progress,
-    /// Whether the command left the key in the tracker, and can be repeated.
+/// A note as the file has it, with the output.
+#[derive(Serialize, Deserialize)]
+struct StoredNote {
+    at: Timestamp,
+    session: AttemptId,
+    key: OutputKey,
+    progress: Progress,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub is_keyed: bool,
-    pub output: Output,
-    /// The reason for a failure, or for an unknown result.
+    is_keyed: bool,
+    output: Output,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub detail: Option<String>,
+    detail: Option<String>,
+}
+
+impl From<StoredNote> for OutputNote {
+    fn from(stored: StoredNote) -> Self {
+        Self {
+            at: stored.at,
+            attempt_id: stored.session,
+            key: stored.key,
+            kind: stored.output.kind(),
+            summary: stored.output.summary().to_owned(),
+            progress: stored.progress,
+            is_keyed: stored.is_keyed,
+            detail: stored.detail,
+        }
+    }
 }
 
 /// The book of one run, append-only.
@@ -45,7 +56,7 @@ impl OutputBook {
     /// Returns an error if the file cannot be read or written, or if a complete line is not a note.
     /// In that case it is unknown which outputs were carried out.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        let (file, notes) = AppendOnlyFile::open(path)?;
+        let (file, notes) = AppendOnlyFile::open::<StoredNote>(path)?;
         let folder = path.parent().unwrap_or(Path::new("."));
         let synced = match File::open(folder).and_then(|folder| folder.sync_all()) {
             // Some file systems cannot sync a folder.
@@ -53,6 +64,7 @@ impl OutputBook {
             synced => synced,
         };
         synced.map_err(StoreError::write(path))?;
+        let notes = notes.into_iter().map(OutputNote::from).collect();
         Ok(Self { file, notes })
     }
 
@@ -61,17 +73,20 @@ impl OutputBook {
         &self.notes
     }
 
-    /// Returns the last note of an output.
-    pub fn last(&self, key: &OutputKey) -> Option<&OutputNote> {
-        self.notes.iter().rev().find(|note| note.key == *key)
-    }
-
     /// Records the progress of an output, and waits until the note survives a death of the machine.
     ///
     /// # Errors
     /// Returns an error if the note cannot be written; then no effect may follow from it.
-    pub fn record_durably(&mut self, note: OutputNote) -> Result<(), StoreError> {
-        self.file.append(&note)?;
+    pub fn record_durably(&mut self, note: OutputNote, output: &Output) -> Result<(), StoreError> {
+        self.file.append(&StoredNote {
+            at: note.at,
+            session: note.attempt_id,
+            key: note.key.clone(),
+            progress: note.progress,
+            is_keyed: note.is_keyed,
+            output: output.clone(),
+            detail: note.detail.clone(),
+        })?;
         self.notes.push(note);
         self.file.sync()
     }
@@ -83,7 +98,8 @@ pub fn output_notes(book: &Path) -> Vec<OutputNote> {
     let text = std::fs::read(book).unwrap_or_default();
     let (lines, _) = crate::lines_of(&text);
     lines
-        .filter_map(|line| serde_json::from_slice(line).ok())
+        .filter_map(|line| serde_json::from_slice::<StoredNote>(line).ok())
+        .map(OutputNote::from)
         .collect()
 }
 
@@ -92,11 +108,11 @@ mod tests {
     use std::io::Write as _;
 
     use vik_core::ids::{IssueId, RunId, StageName};
-    use vik_core::outputs::Pursuit;
+    use vik_core::outputs::{OutputKind, Pursuit, last_note};
 
     use super::*;
 
-    fn note(body: &str, progress: Progress) -> OutputNote {
+    fn stored(body: &str, progress: Progress) -> StoredNote {
         let output = Output::Comment {
             body: body.to_owned(),
         };
@@ -105,7 +121,7 @@ mod tests {
             stage: &StageName::new("work"),
             run: RunId(uuid::Uuid::nil()),
         };
-        OutputNote {
+        StoredNote {
             at: Timestamp::UNIX_EPOCH,
             session: AttemptId(uuid::Uuid::nil()),
             key: pursuit.key(&output),
@@ -114,6 +130,13 @@ mod tests {
             output,
             detail: None,
         }
+    }
+
+    fn record(book: &mut OutputBook, stored: StoredNote) -> OutputNote {
+        let output = stored.output.clone();
+        let note = OutputNote::from(stored);
+        book.record_durably(note.clone(), &output).unwrap();
+        note
     }
 
     #[test]
@@ -126,14 +149,14 @@ mod tests {
             ("b", Progress::Applying),
             ("a", Progress::Applied),
         ] {
-            book.record_durably(note(body, progress)).unwrap();
+            record(&mut book, stored(body, progress));
         }
         let mut file = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
         file.write_all(b"{\"at\":").unwrap();
         let book = OutputBook::open(&path).unwrap();
         let last = |body: &str| {
-            book.last(&note(body, Progress::Applied).key)
-                .map(|note| note.progress)
+            let key = stored(body, Progress::Applied).key;
+            last_note(book.notes(), &key).map(|note| note.progress)
         };
         assert_eq!(
             [last("a"), last("b"), last("c")],
@@ -147,17 +170,19 @@ mod tests {
     fn note_without_a_key_in_the_tracker_is_read_and_written_as_before() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.outputs");
-        let old = serde_json::to_string(&note("a", Progress::Unknown)).unwrap();
+        let old = serde_json::to_string(&stored("a", Progress::Unknown)).unwrap();
         assert!(!old.contains("is_keyed"), "{old}");
         std::fs::write(&path, format!("{old}\n")).unwrap();
         let mut book = OutputBook::open(&path).unwrap();
         assert!(!book.notes()[0].is_keyed);
-        let keyed = OutputNote {
+        let keyed = StoredNote {
             is_keyed: true,
-            ..note("b", Progress::Applying)
+            ..stored("b", Progress::Applying)
         };
-        book.record_durably(keyed.clone()).unwrap();
-        assert_eq!(OutputBook::open(&path).unwrap().last(&keyed.key), Some(&keyed));
+        let keyed = record(&mut book, keyed);
+        let book = OutputBook::open(&path).unwrap();
+        assert_eq!(last_note(book.notes(), &keyed.key), Some(&keyed));
+        assert_eq!((keyed.kind, &*keyed.summary), (OutputKind::Comment, "b"));
     }
 
     #[test]

@@ -7,8 +7,9 @@ use vik_core::attempt::Start;
 use vik_core::ids::{AttemptId, RunId};
 use vik_core::issue::Issue;
 use vik_core::workflow::{Stage, Workflow};
-use vik_session::attempt::{issue_context, sample_output, sample_session, stage_context};
+use vik_session::attempt::{issue_context, sample_session, stage_context};
 use vik_session::host::Host;
+use vik_session::outputs;
 use vik_template::TemplateError;
 use vik_workflow::{Kind, Source, Sources};
 
@@ -227,7 +228,7 @@ fn context(host: &Host, kind: Kind, stage: &Stage, issue: &Issue) -> Value {
         context.insert("session".to_owned(), sample_session(&log));
     }
     if kind == Kind::Output {
-        context.insert("output".to_owned(), sample_output());
+        context.insert("output".to_owned(), outputs::sample());
     }
     context.into()
 }

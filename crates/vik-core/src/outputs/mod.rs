@@ -8,6 +8,7 @@
 
 mod allow;
 pub mod credentials;
+mod note;
 mod progress;
 mod read;
 
@@ -22,9 +23,10 @@ use sha2::{Digest, Sha256};
 use crate::ids::{IssueId, RunId, StageName};
 
 pub use allow::{AllowList, BadAllow, MAX_ALLOW};
+pub use note::{OutputNote, counted_outputs, last_note};
 pub use progress::{CheckResult, NextStep, Progress, Recovery, RunResult, after_check, after_run, next};
 pub(crate) use read::written;
-pub use read::{Line, Refusal, Rule, check, read};
+pub use read::{Line, Refusal, Rule, check, read, to_text};
 
 /// The maximum size of the file of outputs, in bytes.
 pub const MAX_FILE_BYTES: usize = 1024 * 1024;

@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     MAX_BODY, MAX_FILE_BYTES, MAX_NAME, MAX_OUTPUTS, MAX_TITLE, Output, OutputKey, OutputKind, OutputPolicy,
     Pursuit,
@@ -22,7 +24,9 @@ pub struct Line {
     pub key: OutputKey,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Rule {
     /// The file is too large.
@@ -57,7 +61,7 @@ impl Rule {
 }
 
 /// Why the outputs of an attempt are refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
     /// The line; `None` for the whole file.
     pub line: Option<usize>,
@@ -138,6 +142,22 @@ pub fn read(file: &[u8], pursuit: &Pursuit<'_>) -> Result<Vec<Line>, Vec<Refusal
     } else {
         Err(refusals)
     }
+}
+
+/// Returns a file from which [`read`] reads these lines again, with their numbers. They must be in the
+/// order of their numbers.
+pub fn to_text(lines: &[Line]) -> String {
+    let mut text = String::new();
+    let mut next = 1;
+    for line in lines {
+        let empty = line.number.saturating_sub(next);
+        text.extend(std::iter::repeat_n('\n', empty));
+        // An output always has a form in JSON.
+        text.push_str(&serde_json::to_string(&line.output).unwrap_or_default());
+        text.push('\n');
+        next += empty + 1;
+    }
+    text
 }
 
 /// Returns the lines of an agent's file with their numbers, from 1, without the empty ones.

@@ -287,6 +287,15 @@ proptest! {
     }
 
     #[test]
+    fn lines_as_text_are_read_as_the_same_lines(asked in proptest::collection::vec(outputs(), 0..6), empty in 0..3_usize) {
+        let written = |output: Output| "\n".repeat(empty) + &serde_json::to_string(&output).unwrap() + "\n";
+        let text: String = asked.into_iter().map(written).collect();
+        if let Ok(read) = lines(&text) {
+            prop_assert_eq!(lines(&to_text(&read)), Ok(read));
+        }
+    }
+
+    #[test]
     fn read_never_panics_on_any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let _ = pursuit_of(1, |pursuit| read(&bytes, pursuit));
     }

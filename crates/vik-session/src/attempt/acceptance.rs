@@ -8,16 +8,16 @@ use vik_base::failpoint;
 use vik_core::attempt::HandOverFailure;
 use vik_core::event::Event;
 use vik_core::outcome::FailureClass;
-use vik_core::outputs::{self as core, Line, OutputPolicy, Progress, Refusal, Rule};
-use vik_store::{AttemptFailure, OutputBook, StoreError};
+use vik_core::outputs::{self as core, Line, OutputPolicy, Refusal, Rule};
+use vik_store::{AttemptFailure, StoreError};
 use vik_workspace::fs as private;
 
-use super::apply::{NotApplied, OutputRunner};
+use super::apply::RunBook;
 use super::opened::AttemptContext;
-use super::outputs::refusal_event;
+use super::outputs::{refusal_event, result_events};
 use super::scripts::ScriptRunner;
 use super::session_log::ClosableLog;
-use crate::outputs;
+use crate::outputs::{self, NotApplied};
 
 /// The number of refusals in a reason, and in the feedback for the next attempt.
 const NAMED: usize = 3;
@@ -47,10 +47,10 @@ impl From<AttemptFailure> for Unaccepted {
 }
 
 /// The outputs of an agent, all of which passed the checks.
-pub(super) struct Checked {
+pub(super) struct Checked<'s> {
     pub(super) policy: OutputPolicy,
     pub(super) lines: Vec<Line>,
-    pub(super) book: OutputBook,
+    pub(super) book: RunBook<'s>,
 }
 
 impl<'s> Acceptance<'s> {
@@ -74,15 +74,13 @@ impl<'s> Acceptance<'s> {
         let Some(checked) = checked else {
             return Ok(None);
         };
-        let mut outputs = OutputRunner {
-            scripts: self.scripts,
-            workdir: self.workdir,
-            results: self.results,
-        };
-        match outputs.apply(checked).await {
-            Ok(()) => Ok(None),
-            Err(NotApplied::Attempt(failure)) => Err(failure.into()),
-            Err(NotApplied::HandOver(failure)) => Ok(Some(failure)),
+        let applied = self.scripts.apply_outputs(self.workdir, checked).await;
+        *self.results = result_events(&applied.results);
+        match applied.failure {
+            None => Ok(None),
+            Some(NotApplied::Attempt(failure)) => Err(failure.into()),
+            Some(NotApplied::HandOver(failure)) => Ok(Some(failure)),
+            Some(NotApplied::Refused(refusals)) => Err(self.refuse(&refusals).into()),
         }
     }
 
@@ -111,7 +109,7 @@ impl<'s> Acceptance<'s> {
     }
 
     /// Returns the requested outputs if all of them are allowed.
-    fn checked_outputs(&mut self) -> Result<Option<Checked>, AttemptFailure> {
+    fn checked_outputs(&mut self) -> Result<Option<Checked<'s>>, AttemptFailure> {
         let Some(policy) = self.cx().start().stage.outputs.clone() else {
             return Ok(None);
         };
@@ -127,13 +125,7 @@ impl<'s> Acceptance<'s> {
             return Err(self.refuse(&secrets));
         }
         let book = self.cx().open_output_book()?;
-        // Failed outputs were not applied and do not count.
-        let notes = book.notes().iter().filter(|note| {
-            let last = book.last(&note.key);
-            last.is_some_and(|last| last.progress != Progress::Failed)
-        });
-        let earlier = notes.map(|note| (note.key.clone(), note.output.kind())).collect();
-        let refusals = core::check(&lines, &policy, &earlier);
+        let refusals = core::check(&lines, &policy, &core::counted_outputs(book.notes()));
         if !refusals.is_empty() {
             return Err(self.refuse(&refusals));
         }

@@ -71,7 +71,7 @@ fn requested_state(files: &AttemptFiles, start: &Start) -> Option<String> {
 }
 
 /// Returns the run whose outputs are requested.
-pub(super) fn pursuit(start: &Start) -> Pursuit<'_> {
+pub(crate) fn pursuit(start: &Start) -> Pursuit<'_> {
     Pursuit {
         issue: &start.issue.id,
         stage: &start.stage.name,

@@ -13,13 +13,13 @@ use vik_proc::identity::boot_id;
 use vik_store::{AttemptFailure, ResumePoint};
 
 use super::acceptance::Checked;
-use super::apply::{NotApplied, OutputRunner};
 use super::commands::StopCause;
 use super::concluded::Concluded;
 use super::finish::Finish;
 use super::live::LivePhase;
 use super::opened::{Attempt, AttemptContext, OpenError};
 use super::workplace::{Acquired, Workplace};
+use crate::outputs::NotApplied;
 use crate::secrets::masked::masked;
 
 /// The name of what precedes the steps.
@@ -76,15 +76,13 @@ impl AttemptContext<'_> {
             before: None,
         };
         if let Some(checked) = self.outputs_to_repeat()? {
-            let mut outputs = OutputRunner {
-                scripts: workplace.scripts(self, &secrets),
-                workdir: workplace.workdir(),
-                results: &mut Vec::new(),
-            };
-            outputs.apply(checked).await.map_err(|error| match error {
-                NotApplied::HandOver(failure) => failure,
-                NotApplied::Attempt(failure) => failed(failure.reason, false),
-            })?;
+            let scripts = workplace.scripts(self, &secrets);
+            match scripts.apply_outputs(workplace.workdir(), checked).await.failure {
+                None => {}
+                Some(NotApplied::HandOver(failure)) => return Err(failure),
+                Some(NotApplied::Attempt(failure)) => return Err(failed(failure.reason, false)),
+                Some(NotApplied::Refused(refusals)) => return Err(refused(&refusals)),
+            }
         }
         let Some(source) = self.start().stage.after_run.clone() else {
             return Ok(());
@@ -108,16 +106,13 @@ impl AttemptContext<'_> {
 
     /// Returns the requested outputs, if there are any, as the rules of the current workflow allow
     /// them. Their number was checked when the agent ended.
-    fn outputs_to_repeat(&self) -> Result<Option<Checked>, HandOverFailure> {
+    fn outputs_to_repeat(&self) -> Result<Option<Checked<'_>>, HandOverFailure> {
         if !self.files.outputs().exists() {
             return Ok(None);
         }
-        let refused = |refusals: Vec<Refusal>| {
-            let list: Vec<_> = refusals.iter().map(ToString::to_string).collect();
-            failed(format!("the outputs are rejected: {}", list.join("; ")), true)
-        };
         let unread = |failure: AttemptFailure| failed(failure.reason, false);
-        let lines = self.requested_outputs().map_err(unread)?.map_err(refused)?;
+        let lines = self.requested_outputs().map_err(unread)?;
+        let lines = lines.map_err(|refusals| refused(&refusals))?;
         let Some(policy) = self.start().stage.outputs.clone() else {
             let message = "the outputs cannot be carried out: the stage has no `outputs` any more";
             return if lines.is_empty() {
@@ -128,11 +123,16 @@ impl AttemptContext<'_> {
         };
         let refusals = core::check(&lines, &policy, &BTreeMap::new());
         if !refusals.is_empty() {
-            return Err(refused(refusals));
+            return Err(refused(&refusals));
         }
         let book = self.open_output_book().map_err(unread)?;
         Ok(Some(Checked { policy, lines, book }))
     }
+}
+
+fn refused(refusals: &[Refusal]) -> HandOverFailure {
+    let list: Vec<_> = refusals.iter().map(ToString::to_string).collect();
+    failed(format!("the outputs are rejected: {}", list.join("; ")), true)
 }
 
 fn failed(reason: impl Into<String>, needs_person: bool) -> HandOverFailure {

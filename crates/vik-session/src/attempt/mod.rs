@@ -67,6 +67,7 @@ mod workplace;
 
 pub use agent_end::reported_spend;
 pub use commands::{AttemptCommands, CommandSender, CommandSnapshot, StopCause, StopLevel, TurnDecision};
+pub(crate) use context::pursuit;
 pub use context::{issue_context, sample_session, stage_context};
 pub use finish::{AttemptEnd, Finish};
 pub use follow::{FollowError, KeptOutput, OutputReader};
@@ -75,7 +76,6 @@ pub use live::{Facts, Live, LivePhase, Steering, StopStep, Stopping, Waiting, Wa
 #[cfg(test)]
 pub use login::read_login;
 pub use opened::Attempt;
-pub use outputs::sample as sample_output;
 pub use own_servers::SERVERS;
 #[cfg(test)]
 pub(crate) use questions::read_question_file;
@@ -86,6 +86,7 @@ pub use remote::{
 };
 pub use runner::run;
 pub use scripts::PROMPT;
+pub(crate) use scripts::vik_variables;
 pub use task::{span, spawn, spawn_hand_over};
 pub use terminal::{PersonSession, RunningSession, SessionCommand};
 pub use updates::{AttemptUpdate, AttemptUpdates, UpdateSender, UpdateSnapshot};

@@ -27,6 +27,7 @@ use super::full::{DiskFaults, FULL, is_full, is_out_of_files};
 use super::input_mode::{asks_before_calls, not_steerable_because};
 use super::updates::UpdateSender;
 use crate::host::Host;
+use crate::outputs::OutputHub;
 
 #[derive(Clone, Debug)]
 pub struct Attempt {
@@ -43,6 +44,8 @@ pub struct Attempt {
     /// the attempt are killed, no further step is taken, and the outcome is
     /// [`Lost`](vik_core::outcome::Outcome::Lost).
     pub lease: Option<Lease>,
+    /// The hub that carries out the outputs; `None` on one machine.
+    pub hub: Option<Arc<dyn OutputHub>>,
 }
 
 /// What all stages of an attempt share.
@@ -225,10 +228,7 @@ impl Attempt {
     /// Puts all processes and all steps of the attempt under its lease.
     pub(super) fn under_lease(mut self) -> Self {
         if let Some(lease) = self.lease.take() {
-            self.host = Arc::new(Host {
-                supervisor: self.host.supervisor.with_lease(lease.clone()),
-                ..(*self.host).clone()
-            });
+            self.host = Arc::new(self.host.under_lease(lease.clone()));
             self.commands.set_lease(lease);
         }
         self

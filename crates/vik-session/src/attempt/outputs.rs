@@ -2,24 +2,24 @@
 
 use std::path::PathBuf;
 
-use serde_json::{Value, json};
 use vik_base::report::{self, one_line};
 use vik_core::event::Event;
 use vik_core::outcome::FailureClass;
-use vik_core::outputs::{self as outputs_core, Line, OutputKind, Progress, Refusal};
-use vik_store::{AttemptFailure, OutputBook, OutputNote, StoreError, output_notes};
+use vik_core::outputs::{self as outputs_core, Line, OutputKind, OutputNote, Progress, Refusal};
+use vik_store::{AttemptFailure, OutputBook, StoreError, output_notes};
 use vik_workspace::fs as private;
 
+use super::apply::RunBook;
 use super::context::pursuit;
 use super::opened::AttemptContext;
-use crate::outputs::{self, FILE_NAME};
+use crate::outputs::{self, FILE_NAME, OutputResult};
 
 /// The maximum length of an output's summary in one line.
 const SHOWN: usize = 100;
 
 /// Returns the event of the result of one output: an `own` one of this attempt, or one that an
 /// earlier attempt has carried out.
-pub(super) fn result_event(note: &OutputNote, own: bool) -> Event<'static> {
+fn result_event(note: &OutputNote, own: bool) -> Event<'static> {
     let status = match note.progress {
         Progress::Applied if own => "applied",
         Progress::Applied => "skipped",
@@ -28,12 +28,19 @@ pub(super) fn result_event(note: &OutputNote, own: bool) -> Event<'static> {
     };
     let reason = note.detail.clone().filter(|_| status != "skipped");
     Event::Output {
-        output: note.output.kind().as_str().into(),
+        output: note.kind.as_str().into(),
         status: status.into(),
-        summary: Some(one_line(note.output.summary(), SHOWN).into()),
+        summary: Some(one_line(&note.summary, SHOWN).into()),
         key: Some(note.key.to_string().into()),
         reason: reason.map(Into::into),
     }
+}
+
+pub(super) fn result_events(results: &[OutputResult]) -> Vec<Event<'static>> {
+    let events = results
+        .iter()
+        .map(|result| result_event(&result.note, result.is_own));
+    events.collect()
 }
 
 pub(super) fn refusal_event(refusal: &Refusal) -> Event<'static> {
@@ -61,7 +68,6 @@ impl AttemptContext<'_> {
         let done: Vec<_> = done
             .into_iter()
             .filter(|note| note.progress == Progress::Applied)
-            .map(|note| note.output)
             .collect();
         outputs::section(policy, &self.output_file(), &done, template, fence)
     }
@@ -69,7 +75,11 @@ impl AttemptContext<'_> {
     /// Returns the last note of each output of the run, in the order of the first notes.
     fn last_notes(&self) -> Vec<OutputNote> {
         let mut last: Vec<OutputNote> = Vec::new();
-        for note in output_notes(&self.files.output_book(self.start().run)) {
+        let notes = match &self.attempt.hub {
+            Some(hub) => hub.notes().to_vec(),
+            None => output_notes(&self.files.output_book(self.start().run)),
+        };
+        for note in notes {
             match last.iter_mut().find(|known| known.key == note.key) {
                 Some(known) => *known = note,
                 None => last.push(note),
@@ -87,7 +97,7 @@ impl AttemptContext<'_> {
         let own = self.start().attempt_id;
         let notes = self.last_notes().into_iter();
         notes
-            .filter(|note| note.session == own)
+            .filter(|note| note.attempt_id == own)
             .map(|note| result_event(&note, true))
             .collect()
     }
@@ -101,9 +111,12 @@ impl AttemptContext<'_> {
         Ok(outputs_core::read(&text, &pursuit(self.start())))
     }
 
-    pub(super) fn open_output_book(&self) -> Result<OutputBook, AttemptFailure> {
+    pub(super) fn open_output_book(&self) -> Result<RunBook<'_>, AttemptFailure> {
+        if let Some(hub) = &self.attempt.hub {
+            return Ok(RunBook::OnHub(&**hub));
+        }
         let book = OutputBook::open(&self.files.output_book(self.start().run));
-        book.map_err(|error| self.cannot_keep(&error))
+        book.map(RunBook::Here).map_err(|error| self.cannot_keep(&error))
     }
 
     /// Removes the agent's file, whose content is kept elsewhere.
@@ -118,9 +131,4 @@ impl AttemptContext<'_> {
         let reason = format!("cannot record the results of outputs: {}", report::chain(error));
         AttemptFailure::failed(FailureClass::Hook, reason)
     }
-}
-
-/// Returns `output.*` without an output: every field is "".
-pub fn sample() -> Value {
-    json!({"kind": "", "key": "", "file": "", "body": "", "title": "", "label": "", "state": "", "base": ""})
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use vik_base::{failpoint, report};
-use vik_core::attempt::BeforeRunFailure;
+use vik_core::attempt::{BeforeRunFailure, Start};
 use vik_core::outcome::FailureClass;
 use vik_proc::{FileLock, Graces};
 use vik_store::{AttemptFailure, ScriptProgress, Step};
@@ -17,7 +17,7 @@ use super::commands::StopCause;
 use super::live::LivePhase;
 use super::opened::AttemptContext;
 use crate::hooks::{self, Hook, HookError, ScriptContext};
-use crate::host::{ATTEMPT_MARK, env_value};
+use crate::host::{ATTEMPT_MARK, Host, env_value};
 use crate::secrets::{Resolver, SecretError, Values};
 
 /// The name of the prompt's commands in the journal.
@@ -322,7 +322,9 @@ impl AttemptContext<'_> {
         if self.spec.after_create.is_some() {
             names.extend_from_slice(&self.spec.create_secrets);
         }
-        if let Some(outputs) = &self.start().stage.outputs {
+        if let Some(outputs) = &self.start().stage.outputs
+            && self.attempt.hub.is_none()
+        {
             names.extend_from_slice(&outputs.secrets);
         }
         if let Some(start) = &self.start().stage.start_state {
@@ -349,26 +351,30 @@ impl AttemptContext<'_> {
 
     /// Adds the variables that hooks and agents get in addition to their environment.
     pub(super) fn add_vik_variables(&self, env: &mut BTreeMap<String, String>) {
-        let (host, start) = (self.host(), self.start());
-        host.add_own(env);
-        host.add_issue(&start.issue, env);
-        let own = [
-            ("VIK_STAGE", start.stage.name.to_string()),
-            ("VIK_RUN_ID", start.run.to_string()),
-            ("VIK_ATTEMPT", start.attempt.to_string()),
-        ];
-        env.extend(own.map(|(name, value)| (name.to_owned(), env_value(&value))));
+        vik_variables(self.host(), self.start(), env);
         if let Some(commit) = self.base_commit() {
             env.insert("VIK_BASE_COMMIT".to_owned(), commit);
         }
     }
 
     /// Returns the commit at which the run began; `None` before its first agent, or without git.
-    fn base_commit(&self) -> Option<String> {
+    pub(super) fn base_commit(&self) -> Option<String> {
         let file = private::open(&self.files.base_commit(self.start().run)).ok()?;
         let mut commit = String::new();
         // An agent without a sandbox can write the file.
         file.take(LONGEST_COMMIT_ID).read_to_string(&mut commit).ok()?;
         git::is_id(&commit).then_some(commit)
     }
+}
+
+/// Adds the variables that follow from the start of an attempt.
+pub(crate) fn vik_variables(host: &Host, start: &Start, env: &mut BTreeMap<String, String>) {
+    host.add_own(env);
+    host.add_issue(&start.issue, env);
+    let own = [
+        ("VIK_STAGE", start.stage.name.to_string()),
+        ("VIK_RUN_ID", start.run.to_string()),
+        ("VIK_ATTEMPT", start.attempt.to_string()),
+    ];
+    env.extend(own.map(|(name, value)| (name.to_owned(), env_value(&value))));
 }

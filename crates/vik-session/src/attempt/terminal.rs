@@ -94,6 +94,7 @@ impl PersonSession {
                 updates: link.updates,
                 orphan_grace: std::time::Duration::ZERO,
                 lease: None,
+                hub: None,
             },
             spec,
             files,

@@ -1,9 +1,11 @@
 //! Safe outputs: the prompt section for an agent, the credentials that are withheld from it, and
-//! the reading of its requests. [`vik_core::outputs`] decides what is allowed, and the attempt
-//! ([`crate::attempt`]) applies it.
+//! the reading and carrying out of its requests, on this machine or by a hub. [`vik_core::outputs`]
+//! decides what is allowed, and the attempt ([`crate::attempt`]) has it done.
 
 mod credential_guard;
+mod hub;
 mod prompt;
+mod runner;
 
 use std::io;
 use std::path::Path;
@@ -15,7 +17,9 @@ use vik_proc::untrusted;
 #[cfg(test)]
 pub use credential_guard::read_settings;
 pub use credential_guard::{CredentialGuard, Leak};
+pub use hub::{OutputHub, OutputRequest, OutputResponse, apply_for_worker};
 pub use prompt::{section, value};
+pub use runner::{AppliedOutputs, NotApplied, OutputAttempt, OutputResult, OutputRunner, sample};
 
 /// The variable with the path of the file of outputs, for the agent.
 pub const FILE: &str = "VIK_OUTPUTS";

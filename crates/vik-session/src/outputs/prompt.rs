@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use vik_base::report::one_line;
-use vik_core::outputs::{Output, OutputKind, OutputPolicy, json_schema_of};
+use vik_core::outputs::{OutputKind, OutputNote, OutputPolicy, json_schema_of};
 use vik_core::visible::visible;
 use vik_template::Fence;
 
@@ -41,7 +41,7 @@ pub fn value(policy: Option<&OutputPolicy>, file: &Path, state: &str) -> Value {
 pub fn section(
     policy: Option<&OutputPolicy>,
     file: &Path,
-    done: &[Output],
+    done: &[OutputNote],
     template: &str,
     fence: &Fence,
 ) -> String {
@@ -88,9 +88,9 @@ pub fn section(
     }
     if !done.is_empty() {
         out.push_str("\nEarlier attempts have had this done already; do not ask for it again:\n");
-        for output in done {
-            let summary = one_line(output.summary(), SHOWN);
-            let _ = writeln!(out, "- {}: {}", output.kind(), fence.data(&summary));
+        for note in done {
+            let summary = one_line(&note.summary, SHOWN);
+            let _ = writeln!(out, "- {}: {}", note.kind, fence.data(&summary));
         }
     }
     out
@@ -100,7 +100,8 @@ pub fn section(
 mod tests {
     use std::collections::BTreeMap;
 
-    use vik_core::outputs::{AllowList, OutputRule};
+    use vik_core::ids::AttemptId;
+    use vik_core::outputs::{AllowList, OutputRule, Progress};
 
     use super::*;
 
@@ -127,8 +128,15 @@ mod tests {
     fn outputs_section_is_added_unless_the_prompt_names_it() {
         let fence = Fence::of(&json!({}), false);
         let file = Path::new("/s/outputs.jsonl");
-        let done = [Output::Comment {
-            body: "\nFirst\u{200b} line\nand more".to_owned(),
+        let done = [OutputNote {
+            at: jiff::Timestamp::UNIX_EPOCH,
+            attempt_id: AttemptId(uuid::Uuid::nil()),
+            key: serde_json::from_value(json!("0123456789abcdef0123456789abcdef")).unwrap(),
+            kind: OutputKind::Comment,
+            summary: "First\u{200b} line".to_owned(),
+            progress: Progress::Applied,
+            is_keyed: false,
+            detail: None,
         }];
         let section =
             |template: &str, policy: Option<&OutputPolicy>| section(policy, file, &done, template, &fence);
