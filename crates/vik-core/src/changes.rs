@@ -13,6 +13,7 @@ use crate::ids::{AgentName, AttemptId, IssueId, RunId, StageName};
 use crate::limits::{Charges, Spend};
 use crate::machine::IssueMachine;
 use crate::outcome::CostSource;
+use crate::outputs::OutputNote;
 
 /// The changes of one or more decisions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -31,6 +32,9 @@ pub struct Changes {
     pub paused: Option<bool>,
     /// The decisions, for `vik explain`.
     pub decisions: Vec<Decision>,
+    /// What became known of outputs that a hub carries out, by their runs. No decision has them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outputs: Vec<(RunId, OutputNote)>,
 }
 
 /// An attempt that was started.

@@ -10,6 +10,7 @@ use vik_core::decision_kind::DecisionKind;
 use vik_core::ids::{AttemptId, IssueId, RunId, StageName};
 use vik_core::limits::Charges;
 use vik_core::machine::IssueMachine;
+use vik_core::outputs::OutputNote;
 
 use super::files::Files;
 use super::sql::{
@@ -190,6 +191,41 @@ impl Reader {
         self.list(&format!("{PARKED} ORDER BY since, run"), [], parked)
     }
 
+    /// Returns the last note of each output in the book of a run, in the order of the first notes.
+    ///
+    /// # Errors
+    /// Returns an error if they cannot be read.
+    pub fn output_notes(&self, run: RunId) -> Result<Vec<OutputNote>, LedgerError> {
+        let notes = self.list_outputs("run = ?1", [run.to_string()])?;
+        Ok(notes.into_iter().map(|(_, note)| note).collect())
+    }
+
+    /// Returns the notes of all runs that are not over, as changes have them.
+    ///
+    /// # Errors
+    /// Returns an error if they cannot be read.
+    pub fn open_outputs(&self) -> Result<Vec<(RunId, OutputNote)>, LedgerError> {
+        self.list_outputs("run IN (SELECT id FROM runs WHERE phase <> 'over')", [])
+    }
+
+    fn list_outputs(
+        &self,
+        condition: &str,
+        params: impl rusqlite::Params,
+    ) -> Result<Vec<(RunId, OutputNote)>, LedgerError> {
+        if self.schema < schema::WITH_OUTPUTS {
+            return Ok(Vec::new());
+        }
+        self.list(
+            &format!(
+                "SELECT run, session, at, key, kind, summary, progress, is_keyed, detail FROM outputs
+                 WHERE {condition} ORDER BY id"
+            ),
+            params,
+            output,
+        )
+    }
+
     /// Returns whether [`Ledger::delete_history`](super::Ledger::delete_history) would delete
     /// anything.
     ///
@@ -300,6 +336,20 @@ pub(super) fn attempt(row: &Row<'_>) -> rusqlite::Result<StoredAttempt> {
 }
 
 pub(super) const PARKED: &str = "SELECT run, issue, stage, reason, since FROM parked";
+
+fn output(row: &Row<'_>) -> rusqlite::Result<(RunId, OutputNote)> {
+    let note = OutputNote {
+        attempt_id: read_attempt_id(row, 1)?,
+        at: read_time(row, 2)?,
+        key: read_variant(row, 3)?,
+        kind: read_variant(row, 4)?,
+        summary: row.get(5)?,
+        progress: read_variant(row, 6)?,
+        is_keyed: row.get(7)?,
+        detail: row.get(8)?,
+    };
+    Ok((read_run(row, 0)?, note))
+}
 
 pub(super) fn parked(row: &Row<'_>) -> rusqlite::Result<StoredParked> {
     Ok(StoredParked {

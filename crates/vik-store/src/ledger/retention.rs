@@ -115,8 +115,8 @@ pub(super) fn has_old_history(db: &Connection, before: Timestamp) -> rusqlite::R
         .exists(params![time(before), first_session_of(before)])
 }
 
-/// Deletes up to `limit` attempts that ended before this time, and the runs that have no other
-/// attempt. Returns the number of attempts. The caller owns the transaction.
+/// Deletes up to `limit` attempts that ended before this time, the runs that have no other attempt,
+/// and their outputs. Returns the number of attempts. The caller owns the transaction.
 pub(super) fn delete_history(db: &Connection, before: Timestamp, limit: u32) -> rusqlite::Result<u64> {
     put_history_before(db, before)?;
     let old: Vec<String> = db
@@ -138,6 +138,10 @@ pub(super) fn delete_history(db: &Connection, before: Timestamp, limit: u32) -> 
         )?
         .execute([run])?;
     }
+    db.prepare_cached(
+        "DELETE FROM outputs WHERE at < ?1 AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = outputs.run)",
+    )?
+    .execute([time(before)])?;
     Ok(old.len() as u64)
 }
 

@@ -16,7 +16,11 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0005-hand-over.sql"),
     include_str!("migrations/0006-live-sessions.sql"),
     include_str!("migrations/0007-shared-log.sql"),
+    include_str!("migrations/0008-outputs.sql"),
 ];
+
+/// The first version with the table `outputs`.
+pub(super) const WITH_OUTPUTS: i64 = 8;
 
 /// The application id that marks the file as a ledger of Vik: "VikL".
 pub(super) const APPLICATION_ID: i64 = 0x5669_6b4c;

@@ -2,7 +2,9 @@
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 use vik_core::changes::{Changes, Decision, EndedAttempt, RunOver, StartedAttempt};
+use vik_core::ids::RunId;
 use vik_core::machine::{IssueMachine, Phase, WaitReason};
+use vik_core::outputs::OutputNote;
 
 use super::sql::{count, json, time};
 
@@ -53,6 +55,9 @@ pub(super) fn apply(db: &Connection, changes: &Changes) -> rusqlite::Result<()> 
     }
     for decision in &changes.decisions {
         put_decision(db, decision)?;
+    }
+    for (run, note) in &changes.outputs {
+        put_output(db, *run, note)?;
     }
     Ok(())
 }
@@ -289,6 +294,28 @@ fn put_decision(db: &Connection, decision: &Decision) -> rusqlite::Result<()> {
         decision.attempt_id.map(|id| id.to_string()),
         decision.kind.as_str(),
         decision.detail,
+    ])?;
+    Ok(())
+}
+
+/// Writes a note about an output. It refers to no other row, because the run may be over, and removed.
+fn put_output(db: &Connection, run: RunId, note: &OutputNote) -> rusqlite::Result<()> {
+    db.prepare_cached(
+        "INSERT INTO outputs (run, key, session, at, kind, summary, progress, is_keyed, detail)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+         ON CONFLICT (run, key) DO UPDATE SET session = excluded.session, at = excluded.at,
+           progress = excluded.progress, is_keyed = excluded.is_keyed, detail = excluded.detail",
+    )?
+    .execute(params![
+        run.to_string(),
+        note.key.as_str(),
+        note.attempt_id.to_string(),
+        time(note.at),
+        note.kind.as_str(),
+        note.summary,
+        note.progress.as_str(),
+        note.is_keyed,
+        note.detail,
     ])?;
     Ok(())
 }

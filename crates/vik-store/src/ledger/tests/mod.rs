@@ -14,6 +14,7 @@ use vik_core::limits::{Charges, Spend};
 use vik_core::machine::IssueMachine;
 use vik_core::money::MicroUsd;
 use vik_core::outcome::{CostSource, Outcome};
+use vik_core::outputs::{Output, OutputNote, Progress, Pursuit};
 
 use super::*;
 
@@ -23,6 +24,7 @@ mod decided;
 mod history;
 mod kill;
 mod model;
+mod outputs;
 mod refuse;
 mod repair;
 mod rows;
@@ -116,6 +118,27 @@ fn decision(issue: Option<&str>, second: i64) -> Decision {
     }
 }
 
+fn note(summary: &str, progress: Progress) -> OutputNote {
+    let output = Output::Comment {
+        body: summary.to_owned(),
+    };
+    let pursuit = Pursuit {
+        issue: &"A-1".into(),
+        stage: &"plan".into(),
+        run: run_id(1),
+    };
+    OutputNote {
+        at: at(1),
+        attempt_id: session_id(1),
+        key: pursuit.key(&output),
+        kind: output.kind(),
+        summary: summary.to_owned(),
+        progress,
+        is_keyed: false,
+        detail: None,
+    }
+}
+
 /// Returns the sums of a day with this number of tokens, of which half are an estimate.
 fn day(tokens: u64) -> (jiff::civil::Date, Charges) {
     let charges = Charges {
@@ -167,6 +190,7 @@ fn sample(folder: &Path) -> Changes {
         days: vec![day(30)],
         paused: Some(true),
         decisions: vec![decision(Some("A-1"), 1), decision(None, 2)],
+        outputs: vec![(run_id(1), note("done", Progress::Applied))],
     };
     let (ledger, _) = Ledger::open(folder).unwrap();
     ledger.commit(changes.clone()).wait().unwrap();

@@ -32,6 +32,7 @@ const RELEASED: &[&str] = &[
     include_str!("fixtures/ledger-5.sql"),
     include_str!("fixtures/ledger-6.sql"),
     include_str!("fixtures/ledger-7.sql"),
+    include_str!("fixtures/ledger-8.sql"),
 ];
 
 #[test]
@@ -60,6 +61,15 @@ fn released_ledgers_load_with_the_schema_of_a_new_one() {
                 .any(|machine| machine.issue().id.as_str() == "A-2")
         );
         assert_eq!(reader.days().unwrap()[0].1.total.tokens, 30);
+        let noted = |reader: &Reader| {
+            let notes = reader.output_notes(run_id(2)).unwrap().into_iter();
+            notes.map(|note| note.summary).collect::<Vec<_>>()
+        };
+        let written: &[&str] = match version {
+            ..8 => &[],
+            _ => &["The total is shown.", "review"],
+        };
+        assert_eq!(noted(&reader), written);
         drop(reader);
         let (ledger, stored) = Ledger::open(folder.path()).unwrap();
         assert_eq!(stored.machines[1].runs().len(), 1);
@@ -106,6 +116,7 @@ fn released_ledgers_load_with_the_schema_of_a_new_one() {
         let reader = Reader::open(folder.path()).unwrap().unwrap();
         assert_eq!(reader.claims().unwrap().len(), 1);
         assert_eq!(reader.decisions(None, 10).unwrap().len(), 2);
+        assert_eq!(noted(&reader), written);
     }
 }
 
