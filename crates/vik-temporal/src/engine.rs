@@ -20,8 +20,8 @@ use crate::examination::{self, Examination};
 use crate::hub::Hub;
 use crate::log::{Limits, Log};
 use crate::names::Queue;
+use crate::outputs::{HubResponder, OutputDesk, SharedBooks};
 use crate::remote_workspaces::RemoteWorkspaces;
-use crate::request::NoRequests;
 use crate::settings;
 use crate::shared_ledger::{CompactionLimits, FollowingLedger};
 use crate::worker_list::WorkerList;
@@ -29,6 +29,9 @@ use crate::workers::Workers;
 
 /// How long the server may be missing when a process starts.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long outputs may delay the end of a hub.
+const OUTPUT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long the server may take to give the lead to another hub.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -115,7 +118,8 @@ impl TemporalEngine {
         let log = Log::open(client.clone(), self.queue.clone(), Limits::default())
             .await
             .map_err(|error| failed("cannot open the shared log", &error))?;
-        let hub = Hub::start(client.clone(), &self.queue, Arc::new(NoRequests))
+        let responder = Arc::new(HubResponder::default());
+        let hub = Hub::start(client.clone(), &self.queue, Arc::clone(&responder) as _)
             .await
             .map_err(|error| failed("cannot take work of the Temporal server", &error))?;
         let mut leadership = hub.leadership.clone();
@@ -131,8 +135,15 @@ impl TemporalEngine {
             error = ledger.follow() => return Err(copy_failed(error)),
             () = leadership.acquired() => {}
         }
+        let lease = leadership.lease();
         let lead = ledger.lead(leadership, CompactionLimits::default());
         let (ledger, stored) = lead.await.map_err(copy_failed)?;
+        let books = SharedBooks {
+            ledger: ledger.clone(),
+            service_dir,
+        };
+        let desk = OutputDesk::new(&daemon.host, lease, Box::new(books));
+        responder.lead(desk.clone());
         tracing::info!("leading");
         let revision = Revision {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -148,6 +159,7 @@ impl TemporalEngine {
             &daemon.loaded,
             heartbeat_timeout,
             list,
+            desk.clone(),
         );
         Ok(Lead {
             stored,
@@ -155,7 +167,9 @@ impl TemporalEngine {
             commit_log: Box::new(ledger),
             workspaces: Box::new(workspaces),
             workers: Some(workers),
-            release: Box::pin(async {
+            release: Box::pin(async move {
+                // A command that is cut off may need a person.
+                let _ = tokio::time::timeout(OUTPUT_TIMEOUT, desk.close()).await;
                 drop(stop);
                 // It logs its errors. Without the server, it may take long, and nothing depends on it.
                 let _ = tokio::time::timeout(RELEASE_TIMEOUT, hub).await;

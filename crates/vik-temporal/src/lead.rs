@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use crate::lease::{HeartbeatResult, Heartbeats};
 use crate::names::{HubId, Queue};
 use crate::rpc::heartbeat_details;
-use vik_proc::BootTime;
+use vik_proc::{BootTime, Lease};
 
 /// A hub that sends no heartbeat for this time leads no longer.
 pub const LEAD_TIMEOUT: Duration = Duration::from_secs(3);
@@ -81,6 +81,24 @@ impl Leadership {
     /// Resolves when this hub no longer leads.
     pub async fn lost(&mut self) {
         self.wait(false).await;
+    }
+
+    /// Returns a lease that lasts as long as this hub leads. If it does not lead, it is lost.
+    pub fn lease(&self) -> Lease {
+        let mut standing = self.standing.clone();
+        let until = |standing: Standing| match standing {
+            Standing::Leading { until } => until,
+            Standing::Following => BootTime::now(),
+        };
+        let (sender, lease) = Lease::new(until(*standing.borrow_and_update()));
+        tokio::spawn(async move {
+            while standing.changed().await.is_ok() {
+                sender.renew(until(*standing.borrow_and_update()));
+            }
+            // The hub has stopped.
+            sender.end();
+        });
+        lease
     }
 
     async fn wait(&mut self, is_leading: bool) {

@@ -15,6 +15,7 @@ pub mod lead;
 mod lease;
 pub mod log;
 pub mod names;
+pub mod outputs;
 mod poller;
 pub mod remote_workspaces;
 pub mod request;

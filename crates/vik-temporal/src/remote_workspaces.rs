@@ -13,6 +13,7 @@ use vik_core::issue::Issue;
 use vik_core::limits::Spend;
 use vik_core::machine::TakenOver;
 use vik_core::outcome::{FailureClass, Outcome};
+use vik_core::outputs::OutputNote;
 use vik_core::scheduler::RemovalCause;
 use vik_core::worker::{WorkerLoss, WorkerName};
 use vik_core::workflow::Workflow;
@@ -25,6 +26,7 @@ use vik_session::host::Host;
 use vik_workflow::LoadedWorkflow;
 
 use crate::attempt::{AttemptClient, AttemptError, AttemptOutcome, AttemptRequest, Attempts, Loss};
+use crate::outputs::{Admission, OutputDesk};
 use crate::worker_list::WorkerList;
 
 /// How often the updates of an attempt are read.
@@ -37,6 +39,9 @@ pub(crate) struct AttemptInput {
     pub(crate) start: Arc<Start>,
     /// The digest of the workflow file by which the hub decided.
     pub(crate) workflow_digest: String,
+    /// The book of outputs of the run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) outputs: Vec<OutputNote>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,6 +62,7 @@ pub struct RemoteWorkspaces {
     workflow_digest: String,
     heartbeat_timeout: Duration,
     workers: WorkerList,
+    outputs: OutputDesk,
 }
 
 impl RemoteWorkspaces {
@@ -67,6 +73,7 @@ impl RemoteWorkspaces {
         loaded: &LoadedWorkflow,
         heartbeat_timeout: Duration,
         workers: WorkerList,
+        outputs: OutputDesk,
     ) -> Self {
         Self {
             attempts,
@@ -75,6 +82,7 @@ impl RemoteWorkspaces {
             workflow_digest: loaded.digest(),
             heartbeat_timeout,
             workers,
+            outputs,
         }
     }
 
@@ -87,10 +95,13 @@ impl RemoteWorkspaces {
             estimate: estimate.map_or_else(Spend::default, |profile| profile.estimate),
             heartbeat_timeout: self.heartbeat_timeout,
             workers: self.workers.clone(),
+            outputs: self.outputs.clone(),
+            _admission: self.outputs.admit(Arc::clone(&start), Arc::clone(&self.workflow)),
             input: AttemptInput {
                 work,
                 start,
                 workflow_digest: self.workflow_digest.clone(),
+                outputs: Vec::new(),
             },
         };
         tokio::spawn(attempt.run(link));
@@ -143,11 +154,14 @@ struct RemoteAttempt {
     estimate: Spend,
     heartbeat_timeout: Duration,
     workers: WorkerList,
+    outputs: OutputDesk,
+    /// Its outputs are carried out until its end.
+    _admission: Admission,
 }
 
 impl RemoteAttempt {
     /// Starts it, unless another hub has, and passes commands and updates on until its end.
-    async fn run(self, link: RemoteLink) {
+    async fn run(mut self, link: RemoteLink) {
         let RemoteLink {
             commands,
             mut updates,
@@ -156,6 +170,14 @@ impl RemoteAttempt {
             let reason = "bug in Vik: the attempt has no worker".to_owned();
             return self.fail(updates, reason);
         };
+        if self.input.start.stage.outputs.is_some() {
+            match self.outputs.notes(self.input.start.run).await {
+                Ok(notes) => self.input.outputs = notes,
+                Err(error) => {
+                    return self.fail(updates, format!("cannot read the book of outputs: {error}"));
+                }
+            }
+        }
         let client = match self.start(&worker).await {
             Ok(client) => client,
             Err(error) => return self.fail(updates, error.to_string()),

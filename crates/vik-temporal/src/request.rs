@@ -18,6 +18,7 @@ use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 use vik_core::worker::WorkerName;
 
+use crate::lead::leader;
 use crate::names::{HubId, Queue};
 use crate::rpc::{Backoff, TAKE_TIMEOUT, cancel_workflow, is_temporary, payload_reason, start_once};
 
@@ -63,6 +64,15 @@ pub struct Requests {
 impl Requests {
     pub fn new(client: Client, queue: Queue) -> Self {
         Self { client, queue }
+    }
+
+    /// Returns the hub that leads; see [`leader`].
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the server does not answer, or if its answer cannot be read.
+    pub async fn leader(&self) -> Result<Option<HubId>, WorkflowInteractionError> {
+        leader(&self.client, &self.queue).await
     }
 
     /// Sends a request, and waits for its answer: at most `limit` from when the recipient takes it,

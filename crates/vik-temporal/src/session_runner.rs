@@ -19,7 +19,9 @@ use vik_session::host::Host;
 use vik_workflow::{LoadedWorkflow, Prompts};
 
 use crate::attempt::{AttemptContext, AttemptEnd, AttemptRunner, LeaseState};
+use crate::outputs::RemoteHub;
 use crate::remote_workspaces::{AttemptInput, Work};
+use crate::request::Requests;
 
 /// The shortest time between two updates: facts change with each event of an agent.
 const MIN_UPDATE_PAUSE: Duration = Duration::from_millis(100);
@@ -33,6 +35,8 @@ pub struct SessionRunner {
     workflow_digest: String,
     /// One permit for each session that may have files open.
     session_permits: Arc<Semaphore>,
+    /// The requests to the hub that leads.
+    requests: Requests,
     /// How urgently the worker stops.
     stop_level: watch::Receiver<StopLevel>,
 }
@@ -44,6 +48,7 @@ impl SessionRunner {
         host: Arc<Host>,
         loaded: &LoadedWorkflow,
         max_sessions: usize,
+        requests: Requests,
         stop_level: watch::Receiver<StopLevel>,
     ) -> Self {
         Self {
@@ -52,6 +57,7 @@ impl SessionRunner {
             prompts: Arc::clone(&loaded.prompts),
             workflow_digest: loaded.digest(),
             session_permits: Arc::new(Semaphore::new(max_sessions)),
+            requests,
             stop_level,
         }
     }
@@ -78,6 +84,10 @@ impl SessionRunner {
             // Without the worker, nobody renews the lease.
             orphan_grace: Duration::ZERO,
             lease: Some(lease),
+            hub: Some(Arc::new(RemoteHub {
+                requests: self.requests.clone(),
+                notes: input.outputs,
+            })),
         };
         let permits = Arc::clone(&self.session_permits);
         match input.work {

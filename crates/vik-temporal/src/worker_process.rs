@@ -22,7 +22,7 @@ use vik_workflow::LoadedWorkflow;
 
 use crate::attempt::WorkerHost;
 use crate::engine::TemporalEngine;
-use crate::request::NoRequests;
+use crate::request::{NoRequests, Requests};
 use crate::session_runner::SessionRunner;
 use crate::workers::{ANNOUNCE_INTERVAL, Workers};
 
@@ -97,6 +97,7 @@ async fn work(
         Arc::clone(&home.host),
         loaded,
         capacity,
+        Requests::new(client.clone(), engine.queue.clone()),
         stopped,
     ));
     let failed = |error: &dyn std::error::Error| {

@@ -18,8 +18,8 @@ use super::entry::Entry;
 use crate::lead::Leadership;
 use crate::log::{AppendError, Appended, Appender, Tenure};
 
-/// The ledger of the hub that leads.
-#[derive(Debug)]
+/// The ledger of the hub that leads. Cheap to clone: all clones add to the same log.
+#[derive(Clone, Debug)]
 pub struct LeadingLedger {
     /// The copy on this machine, with all entries that are final.
     pub copy: Arc<LedgerCopy>,

@@ -12,6 +12,7 @@ mod compaction;
 mod lead;
 mod log;
 mod machines;
+mod outputs;
 mod replay;
 mod request;
 mod scale;
