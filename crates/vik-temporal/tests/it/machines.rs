@@ -425,6 +425,8 @@ fn comment_scene(steps: &str) -> Option<Scene> {
         let check = format!("cd {folder}; touch comments; grep -q \"$VIK_OUTPUT_KEY\" comments");
         workflow["secrets"] = json!({"TOKEN": {"env": "HUB_TOKEN"}});
         workflow["agents"]["a"]["sandbox"] = json!({});
+        let backoff = json!({"initial_backoff": "50ms", "max_backoff": "50ms"});
+        workflow["issue"]["stages"]["work"]["hand_over"] = backoff;
         workflow["issue"]["stages"]["work"]["outputs"] = json!({
             "secrets": ["TOKEN"],
             "comment": {"run": run, "check": check},
@@ -470,6 +472,26 @@ fn hub_carries_out_an_output_with_the_token_that_only_it_has() {
     let log = worker.session_log();
     assert!(log.contains(r#""status":"applied""#), "{log}");
     assert!(!worker.log().contains(TOKEN));
+    hub.stop();
+    worker.stop();
+}
+
+#[test]
+fn repeated_hand_over_asks_the_hub_again() {
+    let Some(scene) = comment_scene(&format!("test -e go || exit 75; {COMMENT}")) else {
+        return;
+    };
+    let worker = scene.worker("w");
+    let hub = scene.hub("hub");
+    eventually("the command has failed", || {
+        hub.output_notes()
+            .first()
+            .is_some_and(|note| note.progress == Progress::Failed)
+    });
+    std::fs::write(scene.path("go"), "").unwrap();
+    scene.wait_for_state("done");
+    assert_eq!((scene.comments(), worker.sessions()), (1, 1));
+    assert_eq!(hub.output_notes()[0].progress, Progress::Applied);
     hub.stop();
     worker.stop();
 }
