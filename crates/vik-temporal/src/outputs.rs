@@ -23,7 +23,9 @@ use vik_core::workflow::Workflow;
 use vik_orchestrator::{CommitLog as _, Committing};
 use vik_proc::Lease;
 use vik_session::host::Host;
-use vik_session::outputs::{NotApplied, OutputAttempt, OutputRequest, OutputResponse, apply_for_worker};
+use vik_session::outputs::{
+    NotApplied, OutputAttempt, OutputControl, OutputRequest, OutputResponse, apply_for_worker,
+};
 use vik_store::AttemptFailure;
 use vik_store::ledger::{LedgerError, Reader};
 
@@ -322,7 +324,9 @@ impl OutputAttempt for WorkerAttempt {
         self.notes.push(note);
         Ok(())
     }
+}
 
+impl OutputControl for WorkerAttempt {
     fn check(&self) -> Result<(), AttemptFailure> {
         if !self.desk.0.leads() {
             return Err(leads_no_longer());

@@ -177,17 +177,17 @@ impl Check<'_> {
         states: &[String],
     ) -> Option<OutputRule> {
         let is_keyed = keys.run.is_none();
-        let run = match (keys.run, &self.tracker) {
-            (Some(run), _) => run,
+        let (push, run) = match (keys.run, &self.tracker) {
+            (Some(run), _) => (None, run),
             (None, Some(tracker)) => {
-                let run = tracker.output(kind, states);
+                let commands = (tracker.push(kind), tracker.output(states));
                 if keys.check.is_some() {
                     let message =
                         "`check` needs `run`: the tracker carries out the output, and needs no check";
                     let diagnostic = Diagnostic::error("tracker_command", join(at, "check"), message);
                     self.report_at_key(diagnostic.hint("remove it, or add `run`"));
                 }
-                run
+                commands
             }
             // The tracker that carries it out is in `issues`, under another name.
             (None, None) if self.sink.has_misspelled(ISSUES) => return None,
@@ -200,6 +200,7 @@ impl Check<'_> {
         Some(OutputRule {
             max: keys.max,
             allow: keys.allow,
+            push,
             run,
             check: keys.check,
             is_keyed,

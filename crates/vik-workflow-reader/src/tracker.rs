@@ -122,22 +122,21 @@ impl TrackerCommands {
     /// Returns the command that carries out an output, which is on standard input, for an issue in
     /// one of these states. A pull request gets a branch of its own: an agent without one must not
     /// push to the branch that was cloned.
-    pub(super) fn output(&self, kind: OutputKind, states: &[String]) -> String {
-        let output = self.carry_out(states);
-        match kind {
-            OutputKind::PullRequest => {
-                let is_github = self
-                    .args
-                    .starts_with(&["vik", "tracker", "github"].map(str::to_owned));
-                let login = if is_github { GH_LOGIN } else { "" };
-                format!(
-                    "set -e\n\
-                     vik git {login}push --quiet --branch \"vik/$VIK_ISSUE_ID\"\n\
-                     {output}"
-                )
-            }
-            _ => output,
+    pub(super) fn output(&self, states: &[String]) -> String {
+        self.carry_out(states)
+    }
+
+    /// Returns the command that pushes what an output of this kind needs of the workspace.
+    pub(super) fn push(&self, kind: OutputKind) -> Option<String> {
+        if kind != OutputKind::PullRequest {
+            return None;
         }
+        let is_github = self
+            .args
+            .starts_with(&["vik", "tracker", "github"].map(str::to_owned));
+        let login = if is_github { GH_LOGIN } else { "" };
+        let push = format!("set -e\nvik git {login}push --quiet --branch \"vik/$VIK_ISSUE_ID\"\n");
+        Some(push)
     }
 
     /// Returns the command that moves an issue from one of these states to `state`.

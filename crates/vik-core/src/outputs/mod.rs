@@ -187,6 +187,10 @@ pub struct OutputRule {
     /// The values that may be chosen.
     #[serde(default)]
     pub allow: Option<AllowList>,
+    /// The shell command that pushes what `run` needs of the workspace. It can be repeated, and runs
+    /// where the workspace is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub push: Option<String>,
     /// The shell command that carries it out.
     pub run: String,
     /// The shell command that checks whether it was carried out.

@@ -26,6 +26,7 @@ fn rule(max: u32, allow: &[&str]) -> OutputRule {
     OutputRule {
         max,
         allow: (!globs.is_empty()).then(|| AllowList::new(globs).unwrap()),
+        push: None,
         run: "true".to_owned(),
         check: None,
         is_keyed: false,

@@ -1,11 +1,12 @@
 //! Has the outputs of an attempt carried out: on this machine, or by the hub that leads.
 
+use std::path::Path;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 use vik_core::outcome::Outcome;
-use vik_core::outputs::{self as core, Line, Output, OutputNote, OutputPolicy};
+use vik_core::outputs::{self as core, Line, Output, OutputNote, OutputPolicy, Progress};
 use vik_store::{AttemptFailure, OutputBook};
 
 use super::acceptance::Checked;
@@ -14,7 +15,8 @@ use super::live::LivePhase;
 use super::opened::AttemptContext;
 use super::scripts::ScriptRunner;
 use crate::outputs::{
-    AppliedOutputs, NotApplied, OutputAttempt, OutputHub, OutputRequest, OutputResponse, OutputRunner,
+    AppliedOutputs, NotApplied, OutputAttempt, OutputControl, OutputHub, OutputRequest, OutputResponse,
+    OutputRunner,
 };
 
 /// The pause before the hub that leads is asked again.
@@ -40,11 +42,7 @@ impl RunBook<'_> {
 
 impl ScriptRunner<'_> {
     /// Carries out outputs that passed the checks.
-    pub(super) async fn apply_outputs(
-        &self,
-        workdir: &std::path::Path,
-        checked: Checked<'_>,
-    ) -> AppliedOutputs {
+    pub(super) async fn apply_outputs(&self, workdir: &Path, checked: Checked<'_>) -> AppliedOutputs {
         let Checked { policy, lines, book } = checked;
         if let Some(cause) = self.cx.attempt.commands.stop_cause() {
             return NotApplied::from(cause.failure()).into();
@@ -54,32 +52,53 @@ impl ScriptRunner<'_> {
             .updates
             .set_facts(|facts| facts.phase = LivePhase::Finishing);
         match book {
-            RunBook::Here(book) => self.apply_here(workdir, &policy, lines, book).await,
-            RunBook::OnHub(hub) => self.cx.apply_on_hub(hub, &lines).await,
+            RunBook::Here(book) => {
+                let attempt = LocalAttempt { cx: self.cx, book };
+                let runner = self.output_runner(workdir, &policy.secrets, attempt);
+                runner.apply(&policy, lines).await
+            }
+            RunBook::OnHub(hub) => match self.push_outputs(workdir, &policy, &lines, hub).await {
+                Ok(()) => self.cx.apply_on_hub(hub, &lines).await,
+                Err(failure) => failure.into(),
+            },
         }
     }
 
-    async fn apply_here(
+    /// Pushes what the hub needs of the workspace for outputs that are not done, with the credentials
+    /// of this machine.
+    async fn push_outputs(
         &self,
-        workdir: &std::path::Path,
+        workdir: &Path,
         policy: &OutputPolicy,
-        lines: Vec<Line>,
-        book: OutputBook,
-    ) -> AppliedOutputs {
+        lines: &[Line],
+        hub: &dyn OutputHub,
+    ) -> Result<(), NotApplied> {
+        let runner = self.output_runner(workdir, &[], self.cx);
+        for line in lines {
+            let last = core::last_note(hub.notes(), &line.key);
+            let is_done = last.is_some_and(|note| note.progress == Progress::Applied);
+            let rule = policy.rules.get(&line.output.kind()).filter(|_| !is_done);
+            if let Some(rule) = rule {
+                runner.push(rule, line).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn output_runner<A>(&self, workdir: &Path, secrets: &[String], attempt: A) -> OutputRunner<'_, A> {
         let cx = self.cx;
         let mut env = cx.host().environment.shared();
         cx.add_vik_variables(&mut env);
-        env.extend(self.secret_variables(&policy.secrets));
-        let runner = OutputRunner {
+        env.extend(self.secret_variables(secrets));
+        OutputRunner {
             host: cx.host(),
             start: cx.start(),
             values: cx.context(workdir),
             env,
             lock: Some(self.lock),
             log: cx.files.outputs_log(),
-            attempt: LocalAttempt { cx, book },
-        };
-        runner.apply(policy, lines).await
+            attempt,
+        }
     }
 }
 
@@ -98,17 +117,33 @@ impl OutputAttempt for LocalAttempt<'_> {
         let recorded = self.book.record_durably(note, output);
         recorded.map_err(|error| self.cx.cannot_keep(&error))
     }
+}
 
+impl OutputControl for LocalAttempt<'_> {
     fn check(&self) -> Result<(), AttemptFailure> {
-        self.cx.check_lease()
+        self.cx.check()
     }
 
     async fn killed(&self) {
-        self.cx.attempt.commands.killed().await;
+        self.cx.killed().await;
     }
 
     fn kill_failure(&self) -> Option<AttemptFailure> {
-        let commands = &self.cx.attempt.commands;
+        self.cx.kill_failure()
+    }
+}
+
+impl OutputControl for &AttemptContext<'_> {
+    fn check(&self) -> Result<(), AttemptFailure> {
+        self.check_lease()
+    }
+
+    async fn killed(&self) {
+        self.attempt.commands.killed().await;
+    }
+
+    fn kill_failure(&self) -> Option<AttemptFailure> {
+        let commands = &self.attempt.commands;
         commands
             .is_killed()
             .then(|| commands.stop_cause().unwrap_or(StopCause::All).failure())
@@ -148,10 +183,14 @@ impl AttemptContext<'_> {
                     tracing::warn!(why, "the hub has not carried out outputs: asking again");
                 }
             }
-            // What a hub may have done is in its book.
-            tokio::select! {
-                cause = commands.stopped() => return NotApplied::from(cause.failure()).into(),
-                () = sleep(PAUSE) => {}
+            match commands.stop_cause() {
+                // Outputs that have started are completed, whatever becomes of the issue.
+                Some(StopCause::Own(_)) | None if !commands.is_killed() => sleep(PAUSE).await,
+                // What a hub may have done is in its book.
+                cause => {
+                    let cause = cause.unwrap_or(StopCause::All);
+                    return NotApplied::from(cause.failure()).into();
+                }
             }
         }
     }

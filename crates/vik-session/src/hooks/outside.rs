@@ -207,7 +207,8 @@ pub fn find(
         }
         for (kind, rule) in stage.outputs.iter().flat_map(|outputs| &outputs.rules) {
             let kind = kind.as_str();
-            add(key(&format!("outputs.{kind}.run")), Some(&rule.run), false);
+            let run = rule.push.iter().chain([&rule.run]);
+            run.for_each(|run| add(key(&format!("outputs.{kind}.run")), Some(run), false));
             add(
                 key(&format!("outputs.{kind}.check")),
                 rule.check.as_deref(),

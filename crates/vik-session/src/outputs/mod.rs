@@ -19,7 +19,9 @@ pub use credential_guard::read_settings;
 pub use credential_guard::{CredentialGuard, Leak};
 pub use hub::{OutputHub, OutputRequest, OutputResponse, apply_for_worker};
 pub use prompt::{section, value};
-pub use runner::{AppliedOutputs, NotApplied, OutputAttempt, OutputResult, OutputRunner, sample};
+pub use runner::{
+    AppliedOutputs, NotApplied, OutputAttempt, OutputControl, OutputResult, OutputRunner, sample,
+};
 
 /// The variable with the path of the file of outputs, for the agent.
 pub const FILE: &str = "VIK_OUTPUTS";

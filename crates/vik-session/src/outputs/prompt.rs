@@ -109,6 +109,7 @@ mod tests {
         let rule = |max: u32, allow: &[&str]| OutputRule {
             max,
             allow: AllowList::new(allow.iter().map(|&glob| glob.to_owned()).collect()).ok(),
+            push: None,
             run: "true".to_owned(),
             check: None,
             is_keyed: false,

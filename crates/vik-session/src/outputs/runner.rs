@@ -27,8 +27,23 @@ use crate::secrets::masked::masked;
 /// The maximum length of the summary of an output in its note, in characters.
 const SUMMARY: usize = 200;
 
-/// The attempt that requested outputs: the book of its run, and what stops it.
-pub trait OutputAttempt: Send + Sync {
+/// What stops the outputs of an attempt.
+pub trait OutputControl: Send + Sync {
+    /// Checks that the attempt may take another step.
+    ///
+    /// # Errors
+    /// When another one may have its place, with the reason.
+    fn check(&self) -> Result<(), AttemptFailure>;
+
+    /// Waits until the commands of outputs are to be killed.
+    fn killed(&self) -> impl Future<Output = ()> + Send;
+
+    /// Returns why the commands of outputs were killed; `None` if they were not.
+    fn kill_failure(&self) -> Option<AttemptFailure>;
+}
+
+/// The attempt that requested outputs, with the book of its run.
+pub trait OutputAttempt: OutputControl {
     /// Returns the book so far.
     fn notes(&self) -> &[OutputNote];
 
@@ -41,18 +56,6 @@ pub trait OutputAttempt: Send + Sync {
         note: OutputNote,
         output: &Output,
     ) -> impl Future<Output = Result<(), AttemptFailure>> + Send;
-
-    /// Checks that the attempt may take another step.
-    ///
-    /// # Errors
-    /// When another one may have its place, with the reason.
-    fn check(&self) -> Result<(), AttemptFailure>;
-
-    /// Waits until the commands of outputs are to be killed.
-    fn killed(&self) -> impl Future<Output = ()> + Send;
-
-    /// Returns why the commands of outputs were killed; `None` if they were not.
-    fn kill_failure(&self) -> Option<AttemptFailure>;
 }
 
 /// What became of the outputs of an attempt.
@@ -107,7 +110,8 @@ pub struct OutputRunner<'r, A> {
     pub values: Value,
     /// The variables of the commands, with their secrets, without those of an output.
     pub env: BTreeMap<String, String>,
-    /// The lock of the workspace, held until no process of a command is alive.
+    /// The lock of the workspace, held until no process of a command is alive; `None` if the workspace
+    /// is on a worker, which has pushed what the outputs need.
     pub lock: Option<&'r FileLock>,
     /// The log of the commands. Their other files are beside it.
     pub log: PathBuf,
@@ -298,16 +302,8 @@ impl<A: OutputAttempt> OutputRunner<'_, A> {
                 false,
             ),
         };
-        Err(NotApplied::HandOver(HandOverFailure {
-            step: format!("outputs.{}", line.output.kind()),
-            reason: masked(format!(
-                "the output on line {} (`{}`): {text}",
-                line.number,
-                line.output.kind()
-            )),
-            wait: why.wait,
-            needs_person: recovery == Recovery::Person && !is_temporary,
-        }))
+        let needs_person = recovery == Recovery::Person && !is_temporary;
+        Err(not_carried_out(line, &text, why.wait, needs_person))
     }
 
     async fn note_output(
@@ -330,30 +326,52 @@ impl<A: OutputAttempt> OutputRunner<'_, A> {
         Ok(note)
     }
 
+    /// Returns the commands of an output. The first one pushes too if the workspace is here.
     fn rendered(&self, rule: &OutputRule, line: &Line) -> Result<Scripts, NotApplied> {
-        let mut context = self.values.clone();
-        context["output"] = output_value(line, &self.body_file());
-        let kind = line.output.kind();
-        let render = |name: &str, source: &str| {
-            vik_template::script(source, &context).map_err(|error| {
-                let step = format!("outputs.{kind}");
-                let name = format!("{step}.{name}");
-                let source = Box::new(error);
-                NotApplied::HandOver(HandOverFailure {
-                    step,
-                    reason: masked(report::chain(&HookError::Template { name, source })),
-                    wait: Duration::ZERO,
-                    needs_person: false,
-                })
-            })
-        };
+        let push = rule.push.as_deref().filter(|_| self.lock.is_some());
+        let run = format!("{}{}", push.unwrap_or_default(), rule.run);
+        let check = rule.check.as_deref();
         Ok(Scripts {
-            run: render("run", &rule.run)?,
-            check: rule
-                .check
-                .as_deref()
-                .map(|check| render("check", check))
-                .transpose()?,
+            run: self.render("run", &run, line)?,
+            check: check.map(|check| self.render("check", check, line)).transpose()?,
+        })
+    }
+}
+
+impl<A: OutputControl> OutputRunner<'_, A> {
+    /// Pushes what an output needs of the workspace, which is here. It can be repeated.
+    ///
+    /// # Errors
+    /// When the command fails or is killed.
+    pub async fn push(&self, rule: &OutputRule, line: &Line) -> Result<(), NotApplied> {
+        let Some(push) = &rule.push else {
+            return Ok(());
+        };
+        self.attempt.check()?;
+        let script = self.render("push", push, line)?;
+        let pushed = self.output_script("push", &script, line).await;
+        pushed.map_err(|error| match self.attempt.kill_failure() {
+            Some(failure) => failure.into(),
+            None => {
+                let Reason { text, wait, .. } = Reason::from(&error);
+                not_carried_out(line, &text, wait, false)
+            }
+        })
+    }
+
+    fn render(&self, name: &str, source: &str, line: &Line) -> Result<String, NotApplied> {
+        let mut values = self.values.clone();
+        values["output"] = output_value(line, &self.body_file());
+        vik_template::script(source, &values).map_err(|error| {
+            let step = format!("outputs.{}", line.output.kind());
+            let name = format!("{step}.{name}");
+            let source = Box::new(error);
+            NotApplied::HandOver(HandOverFailure {
+                step,
+                reason: masked(report::chain(&HookError::Template { name, source })),
+                wait: Duration::ZERO,
+                needs_person: false,
+            })
         })
     }
 
@@ -409,6 +427,16 @@ impl<A: OutputAttempt> OutputRunner<'_, A> {
         let _ = (std::fs::remove_file(&body), std::fs::remove_file(&json));
         done
     }
+}
+
+fn not_carried_out(line: &Line, text: &str, wait: Duration, needs_person: bool) -> NotApplied {
+    let kind = line.output.kind();
+    NotApplied::HandOver(HandOverFailure {
+        step: format!("outputs.{kind}"),
+        reason: masked(format!("the output on line {} (`{kind}`): {text}", line.number)),
+        wait,
+        needs_person,
+    })
 }
 
 /// Returns `output.*` for the commands.

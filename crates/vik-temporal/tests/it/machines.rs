@@ -1,6 +1,7 @@
 //! Hubs and workers as processes, from the tracker to the agent and back.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
@@ -88,6 +89,13 @@ impl Scene {
         let log = folder.join("log");
         let mut command = self.env.vik(role);
         command.arg(workflow);
+        // Scripts find the programs of the test before those beside the program of the machine.
+        let own = Path::new(env!("CARGO_BIN_EXE_vik-test-machine"))
+            .parent()
+            .unwrap();
+        let path = std::env::var("PATH").unwrap();
+        let bin = self.env.root().join("bin");
+        command.env("PATH", format!("{}:{path}:{}", bin.display(), own.display()));
         if role == ["worker"] {
             command.arg(name);
         } else {
@@ -472,6 +480,47 @@ fn hub_carries_out_an_output_with_the_token_that_only_it_has() {
     let log = worker.session_log();
     assert!(log.contains(r#""status":"applied""#), "{log}");
     assert!(!worker.log().contains(TOKEN));
+    hub.stop();
+    worker.stop();
+}
+
+#[test]
+fn pull_request_is_pushed_by_the_worker_and_opened_by_the_hub() {
+    let ask = r#"run echo '{"kind":"pull_request","title":"T"}' >> "$VIK_OUTPUTS"; ok"#;
+    let scene = Scene::with(ask, |workflow, _| {
+        workflow["issues"] = json!({"tracker": "files", "pull": {"idle_sec": "100ms"}});
+        workflow["agents"]["a"]["sandbox"] = json!({});
+        workflow["issue"]["stages"]["work"]["outputs"] = json!({"pull_request": {}});
+    });
+    let Some(scene) = scene else {
+        return;
+    };
+    let calls = scene.path("calls");
+    let list = scene.tracker.pull_command();
+    let vik = format!(
+        "#!/bin/sh\ncase \"$*\" in\n\
+         'tracker files list') exec {list} ;;\n\
+         'tracker files show 1') exec {} ;;\n\
+         *) echo \"$* in $VIK_WORKFLOW\" >> {} ;;\n\
+         esac\n",
+        list.replace(" list", " show 1"),
+        calls.display()
+    );
+    let vik = scene.env.write("vik.sh", vik);
+    std::fs::set_permissions(&vik, Permissions::from_mode(0o755)).unwrap();
+    scene.env.link("vik", &vik);
+    let worker = scene.worker("w");
+    let hub = scene.hub("hub");
+    assert_eq!(hub.outcomes(1), [Outcome::Succeeded]);
+    scene.wait_for_state("done");
+    let calls = std::fs::read_to_string(calls).unwrap();
+    let [push, open] = calls.lines().collect::<Vec<_>>()[..] else {
+        panic!("{calls}")
+    };
+    assert!(push.starts_with("git push --quiet --branch vik/1 "), "{push}");
+    assert!(push.ends_with("/w/workflow.yml"), "{push}");
+    assert!(open.starts_with("tracker output --from=todo -- "), "{open}");
+    assert!(open.ends_with("/hub/workflow.yml"), "{open}");
     hub.stop();
     worker.stop();
 }

@@ -286,6 +286,20 @@ async fn outputs_are_carried_out_with_the_secret_of_the_hub_and_recorded() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn hub_does_not_push_what_it_does_not_have() {
+    let mut scene = Scene::new(MAKE, None);
+    let mut start = (*scene.start).clone();
+    let rules = &mut start.stage.outputs.as_mut().unwrap().rules;
+    for rule in rules.values_mut() {
+        rule.push = Some("touch pushed\n".to_owned());
+    }
+    scene.start = Arc::new(start);
+    scene.admission = Some(scene.admit(&scene.start));
+    assert_eq!(scene.applied(&[COMMENT]).await.failure, None);
+    assert_eq!((scene.done().len(), scene.exists("pushed")), (1, false));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn repeated_request_is_joined_and_another_one_waits() {
     let scene = Scene::new(&format!("{WAIT}; {MAKE}"), None);
     let request = scene.request(&[COMMENT]);

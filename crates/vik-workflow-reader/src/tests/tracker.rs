@@ -132,14 +132,17 @@ fn outputs_without_commands_are_left_to_the_tracker() {
     let policy = stages[0].outputs.as_ref().unwrap();
     assert_eq!(policy.secrets, ["T"]);
     let rule = |kind| &policy.rules[&kind];
-    insta::assert_snapshot!(rule(OutputKind::PullRequest).run, @r#"
+    insta::assert_snapshot!(rule(OutputKind::PullRequest).push.as_deref().unwrap(), @r#"
     set -e
     vik git push --quiet --branch "vik/$VIK_ISSUE_ID"
+    "#);
+    insta::assert_snapshot!(rule(OutputKind::PullRequest).run, @r#"
     vik tracker output --from=todo --from='it'\''s on' -- ./t.sh 'a b'
     "#);
     assert_eq!(rule(OutputKind::Comment).recovery(), Recovery::Repeat);
     assert_eq!(rule(OutputKind::Label).recovery(), Recovery::Person);
     assert_eq!(rule(OutputKind::Label).run, "x");
+    assert_eq!(rule(OutputKind::Label).push, None);
 }
 
 #[test]

@@ -30,6 +30,7 @@ const TEXTS: &[&str] = &[
     "issue.stages.*.hooks.after_run",
     "issue.stages.*.hooks.before_run",
     "issue.stages.*.outputs.*.check",
+    "issue.stages.*.outputs.*.push",
     "issue.stages.*.outputs.*.run",
     "issue.stages.*.prompt",
     "issue.stages.*.resume_prompt",
