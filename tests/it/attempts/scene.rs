@@ -76,6 +76,7 @@ fn attempt(folder: &Path, start: Start, grace: Duration) -> (Attempt, AttemptHan
         updates: link.updates,
         orphan_grace: grace,
         lease: None,
+        hub: None,
     };
     (attempt, handle)
 }
