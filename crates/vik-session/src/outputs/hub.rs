@@ -1,64 +1,22 @@
-//! The outputs of attempts on workers: what an attempt asks the hub for, and how the hub does it.
+//! How a hub carries out the outputs of attempts on workers.
 //!
 //! A worker sends what its agent has written, and no script: the hub has the definition of the stage
 //! with which it started the attempt, checks everything again, and resolves the secrets itself.
 
-use std::fmt;
-use std::pin::Pin;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-use uuid::Uuid;
 use vik_base::report;
 use vik_core::attempt::{HandOverFailure, Start};
-use vik_core::ids::{AttemptId, IssueId};
 use vik_core::outcome::FailureClass;
-use vik_core::outputs::{self as core, Line, Output, OutputNote, OutputPolicy, Refusal, Rule};
+use vik_core::outputs::{self as core, Line, Output, OutputPolicy, Refusal, Rule};
 use vik_core::workflow::Workflow;
 use vik_workspace::{fs as private, git};
 
-use super::{AppliedOutputs, NotApplied, OutputAttempt, OutputRunner, secrets};
+use super::{AppliedOutputs, NotApplied, OutputAttempt, OutputRequest, OutputRunner, secrets};
 use crate::attempt::{pursuit, stage_context, vik_variables};
 use crate::host::Host;
 use crate::secrets::Resolver;
 use crate::secrets::masked::masked;
-
-/// The request of an attempt to carry out its outputs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OutputRequest {
-    /// A repeated request has the same id.
-    pub id: Uuid,
-    pub issue: IssueId,
-    pub attempt_id: AttemptId,
-    /// What the agent asked for, as in its file.
-    pub lines: String,
-    /// The commit at which the run began, if there is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub base_commit: Option<String>,
-}
-
-/// The answer of a hub.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OutputResponse {
-    Applied(AppliedOutputs),
-    /// It does not lead, or leads no longer. Another hub may.
-    NotLeading,
-    /// It knows of no such attempt that runs.
-    UnknownAttempt,
-}
-
-/// The hub that leads, as an attempt on a worker sees it.
-pub trait OutputHub: fmt::Debug + Send + Sync {
-    /// Returns the book of the run, as it was when the attempt started.
-    fn notes(&self) -> &[OutputNote];
-
-    /// Sends a request to the hub that leads. The error is the reason why there is no response.
-    fn send(
-        &self,
-        request: &OutputRequest,
-    ) -> Pin<Box<dyn Future<Output = Result<OutputResponse, String>> + Send + '_>>;
-}
 
 /// Carries out on this hub what an attempt on a worker asks for, with the scripts and the policy of
 /// `start`.

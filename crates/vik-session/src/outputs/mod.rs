@@ -5,6 +5,7 @@
 mod credential_guard;
 mod hub;
 mod prompt;
+mod request;
 mod runner;
 
 use std::io;
@@ -17,8 +18,9 @@ use vik_proc::untrusted;
 #[cfg(test)]
 pub use credential_guard::read_settings;
 pub use credential_guard::{CredentialGuard, Leak};
-pub use hub::{OutputHub, OutputRequest, OutputResponse, apply_for_worker};
+pub use hub::apply_for_worker;
 pub use prompt::{section, value};
+pub use request::{OutputHub, OutputRequest, OutputResponse};
 pub use runner::{
     AppliedOutputs, NotApplied, OutputAttempt, OutputControl, OutputResult, OutputRunner, sample,
 };

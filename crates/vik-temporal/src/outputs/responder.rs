@@ -14,7 +14,6 @@ use crate::request::{ReceivedRequest, Responder};
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum HubRequest {
-    /// Carry out outputs.
     Outputs(OutputRequest),
 }
 

@@ -63,7 +63,6 @@ fn comment_scene(steps: &str) -> Option<Scene> {
     })
 }
 
-/// Makes the comment.
 const COMMENT: &str = "echo \"$VIK_OUTPUT_KEY\" >> comments";
 
 /// Shows that the command runs, and waits for the test.
