@@ -99,6 +99,7 @@ impl Reader {
             days: self.days()?,
             paused: Some(self.is_paused()?),
             decisions: Vec::new(),
+            outputs: self.open_outputs()?,
         };
         reading.finish().map_err(|error| self.error(error))?;
         Ok(head)

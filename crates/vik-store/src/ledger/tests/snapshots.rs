@@ -31,7 +31,7 @@ fn copy_of(series: &[Changes], position: u64) -> TempDir {
 
 /// The tables of a ledger, and what of each a scheduler decides with. The test fails for a new table
 /// or column: see whether [`Snapshot`] has to have it.
-const TABLES: [(&str, usize, &str); 10] = [
+const TABLES: [(&str, usize, &str); 11] = [
     ("attempts", 12, "SELECT * FROM attempts WHERE ended_at IS NULL"),
     ("claims", 3, "SELECT * FROM claims"),
     ("days", 5, "SELECT * FROM days"),
@@ -47,6 +47,12 @@ const TABLES: [(&str, usize, &str); 10] = [
         "meta",
         2,
         "SELECT value FROM meta WHERE key = 'paused' AND value = '1'",
+    ),
+    (
+        "outputs",
+        10,
+        "SELECT run, session, at, key, kind, summary, progress, is_keyed, detail FROM outputs
+         WHERE run IN (SELECT id FROM runs WHERE phase <> 'over')",
     ),
     ("parked", 5, "SELECT * FROM parked"),
     ("runs", 7, "SELECT * FROM runs WHERE phase <> 'over'"),
