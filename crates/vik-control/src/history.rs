@@ -180,26 +180,32 @@ fn details(issue: &Issue) -> IssueDetails {
     }
 }
 
-/// Returns one attempt and its view, or `None` if the ledger does not know it or its files are
-/// missing.
-///
-/// # Errors
-/// If the ledger cannot be read.
+/// Returns one attempt and its view, or `None` if its files are missing.
 pub fn attempt(
-    layout: &Layout,
-    ledger: &Reader,
+    files: AttemptFiles,
+    stored: StoredAttempt,
     status: Option<&Status>,
-    attempt_id: AttemptId,
-) -> Result<Option<(PastAttempt, AttemptView)>, LedgerError> {
-    let Some(stored) = ledger.attempt(attempt_id)? else {
-        return Ok(None);
-    };
-    let Some(past) = PastAttempt::read(files(layout, &stored)) else {
-        return Ok(None);
-    };
+) -> Option<(PastAttempt, AttemptView)> {
+    let past = PastAttempt::read(files)?;
     let books = StoredHistory::of(vec![stored], Vec::new());
     let view = view(&past, &books, status);
-    Ok(Some((past, view)))
+    Some((past, view))
+}
+
+/// Returns the view of an attempt of which only the files are known.
+pub fn view_of_files(past: &PastAttempt) -> AttemptView {
+    view(past, &StoredHistory::default(), None)
+}
+
+/// Returns the view of an attempt from the ledger, completed by what only its files contain.
+pub fn with_files_of(ledger: AttemptView, files: AttemptView) -> AttemptView {
+    AttemptView {
+        hooks_run_twice: files.hooks_run_twice,
+        outputs: files.outputs,
+        skills: files.skills,
+        log: files.log,
+        ..ledger
+    }
 }
 
 /// Returns the paths of an attempt's files.
@@ -223,8 +229,8 @@ pub enum HistoryError {
     Files(#[from] StoreError),
 }
 
-/// Groups attempts by run, in the order in which the runs first occur. Attempts whose files were
-/// removed are those that have an end in the ledger, and no files.
+/// Groups attempts by run, in the order in which the runs first occur. Attempts without files on this
+/// machine are shown as the ledger has them.
 pub fn join(
     layout: &Layout,
     past: &[PastAttempt],
@@ -250,7 +256,7 @@ pub fn join(
     removed.sort_by_key(|stored| (stored.started.at, stored.started.attempt_id));
     for stored in removed {
         let (started, run) = (&stored.started, books.runs.get(&stored.started.run));
-        if let Some(view) = removed_view(layout, stored) {
+        if let Some(view) = ledger_view(layout, stored, status) {
             let title = run.map(|run| run.title.as_str());
             add(started.run, &started.issue, &started.stage, title, view);
         }
@@ -274,35 +280,51 @@ pub fn join(
     runs
 }
 
-/// Returns the view of an attempt whose files were removed; `None` if it has not ended: what is in
-/// no file was never started.
-fn removed_view(layout: &Layout, stored: &StoredAttempt) -> Option<AttemptView> {
-    let (started, ended) = (&stored.started, stored.ended.as_ref()?);
-    let report = &ended.report;
-    let took = ended.at.duration_since(started.at);
+/// Returns the view of an attempt whose files are not on this machine: they were removed, or a worker
+/// has them. `None` if it has not ended and runs on no worker: it was never started.
+pub fn ledger_view(layout: &Layout, stored: &StoredAttempt, status: Option<&Status>) -> Option<AttemptView> {
+    let started = &stored.started;
+    let id = started.attempt_id.to_string();
+    let ended = stored.ended.as_ref();
+    let live = status.and_then(|status| status.sessions.iter().find(|session| session.session_id == id));
+    let live = live.filter(|session| ended.is_none() && session.worker.is_some());
+    if ended.is_none() && live.is_none() {
+        return None;
+    }
+    let report = ended.map(|ended| &ended.report);
+    let log = report.and_then(|report| report.log.as_deref());
+    let path = log.and_then(|log| log.file.as_ref()).map(|file| &file.path);
+    let took = ended.map(|ended| ended.at.duration_since(started.at).as_millis());
     Some(AttemptView {
         hand_over_failure: None,
         attempt: started.attempt,
-        session_id: started.attempt_id.to_string(),
-        turn: turn_number(report.turn),
-        outcome: Some(report.outcome),
-        failure_class: report.failure_class,
-        reason: report.reason.clone(),
-        exit_code: report.exit_code,
+        session_id: id,
+        turn: report
+            .and_then(|report| turn_number(report.turn))
+            .or(live.and_then(|live| live.turn).map(|turn| turn.number)),
+        outcome: report.map(|report| report.outcome),
+        failure_class: report.and_then(|report| report.failure_class),
+        reason: report.and_then(|report| report.reason.clone()),
+        exit_code: report.and_then(|report| report.exit_code),
         started_at: started.at,
-        ended_at: Some(ended.at),
-        duration_ms: u64::try_from(took.as_millis()).ok(),
-        usage: report.usage,
-        cost_usd: (ended.source != CostSource::None).then(|| ended.charged.usd.usd()),
-        cost_source: ended.source,
-        charged: Some(charged(ended)),
+        ended_at: ended.map(|ended| ended.at),
+        duration_ms: took.and_then(|millis| u64::try_from(millis).ok()),
+        usage: report
+            .map(|report| report.usage)
+            .or(live.map(|live| live.usage))
+            .unwrap_or_default(),
+        cost_usd: ended
+            .filter(|ended| ended.source != CostSource::None)
+            .map(|ended| ended.charged.usd.usd()),
+        cost_source: ended.map(|ended| ended.source).unwrap_or_default(),
+        charged: ended.map(charged),
         resumed_from: resumed_from(stored),
-        proof: report.proof.clone(),
+        proof: report.and_then(|report| report.proof.clone()),
         hooks_run_twice: Vec::new(),
         outputs: Vec::new(),
         skills: Vec::new(),
-        log: files(layout, stored).log(),
-        files_removed: true,
+        log: path.cloned().unwrap_or_else(|| files(layout, stored).log()),
+        files_removed: live.is_none() && log.is_none(),
     })
 }
 

@@ -1,6 +1,7 @@
 //! An attempt: what starts it, why it is stopped, and how it ended.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -276,6 +277,28 @@ pub struct AttemptResult {
     /// Why its worker did not finish it, if that is why it was lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_loss: Option<WorkerLoss>,
+    /// Where its session log is, if a worker carried it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<Box<LogReference>>,
+}
+
+/// A session log on a worker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogReference {
+    pub worker: WorkerName,
+    /// The file, as it was when the attempt ended; `None` if the worker did not report the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<LogFile>,
+}
+
+/// The file of a session log on its worker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogFile {
+    pub path: PathBuf,
+    /// The size in bytes.
+    pub bytes: u64,
+    /// The SHA-256 digest of the content, in hexadecimal.
+    pub sha256: String,
 }
 
 impl AttemptResult {
@@ -358,6 +381,7 @@ impl AttemptResult {
             question: None,
             turn: 0,
             worker_loss: None,
+            log: None,
         }
     }
 

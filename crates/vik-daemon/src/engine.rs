@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use vik_base::report::Failure;
+use vik_base::report::{ErrorCode, Failure};
+use vik_control::http::RemoteSessions;
 use vik_core::changes::Stored;
+use vik_core::ids::IssueId;
 use vik_core::worker::Workers;
 use vik_orchestrator::{CommitLog, History, LocalWorkspaces, OpenFiles, Task, WorkspaceEffects};
 use vik_session::host::Host;
@@ -39,6 +41,10 @@ pub struct Lead {
     pub commit_log: Box<dyn CommitLog>,
     pub history: Arc<dyn History>,
     pub workspaces: Box<dyn WorkspaceEffects>,
+    /// The issues that have a workspace, on any machine, as far as is known.
+    pub issues_with_workspace: Vec<IssueId>,
+    /// Reads the files of attempts on workers; `None` if attempts run on this machine.
+    pub remote_sessions: Option<Arc<dyn RemoteSessions>>,
     /// The workers that attempts run on; `None` if they run on this machine.
     pub workers: Option<watch::Receiver<Workers>>,
     /// Lets another process decide. It is awaited after the loop has ended.
@@ -59,11 +65,21 @@ impl Engine for LocalEngine {
             orphan_grace,
             open_files,
         } = daemon;
+        let issues_with_workspace = match vik_workspace::list(&host.layout) {
+            Ok(issues) => issues,
+            Err(error) => {
+                let message = "cannot list the workspaces of the issues";
+                let failure = Failure::failed(ErrorCode::Daemon, message, &error);
+                return Box::pin(std::future::ready(Err(failure)));
+            }
+        };
         let lead = Lead {
             stored: self.stored,
             commit_log: Box::new(Arc::clone(&self.ledger)),
             history: self.ledger,
             workspaces: Box::new(LocalWorkspaces::new(host, &loaded, orphan_grace, open_files)),
+            issues_with_workspace,
+            remote_sessions: None,
             workers: None,
             release: Box::pin(std::future::ready(())),
         };

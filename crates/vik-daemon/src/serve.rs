@@ -191,8 +191,6 @@ impl Daemon {
         };
         let watch =
             Watch::start(serve.loaded.clone()).map_err(|error| fail("cannot watch the workflow", &error))?;
-        let workspaces = vik_workspace::list(&self.home.host.layout)
-            .map_err(|error| fail("cannot list the workspaces of the issues", &error))?;
         let lead = engine.lead(DaemonContext {
             host: Arc::clone(&self.home.host),
             loaded: serve.loaded.clone(),
@@ -204,6 +202,8 @@ impl Daemon {
             commit_log,
             history,
             workspaces: workspace_effects,
+            issues_with_workspace: workspaces,
+            remote_sessions,
             workers,
             release,
         } = tokio::select! {
@@ -276,6 +276,7 @@ impl Daemon {
         let http = HttpServer::start(Http {
             layout: self.home.host.layout.clone(),
             supervisor: self.home.host.supervisor.clone(),
+            remote_sessions,
             asks: asks.clone(),
             feed,
             metrics: metrics.clone(),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use vik_base::report::Failure;
 use vik_core::attempt::Start;
 use vik_core::ids::IssueId;
@@ -21,6 +22,7 @@ use vik_workflow::LoadedWorkflow;
 pub use vik_session::removal::Removal;
 
 use crate::Progress;
+use crate::expired::{ExpiryTimes, Inventory};
 use crate::intake::PullError;
 
 /// A result that comes later. Its work does not wait until somebody polls it, and dropping it does
@@ -111,6 +113,16 @@ pub trait WorkspaceEffects: Send {
     /// Removes the workspace of an issue, if the workflow allows it.
     fn remove_workspace(&mut self, issue: Box<Issue>, cause: RemovalCause) -> Task<Removal>;
 
+    /// Lists the workspaces, and the files that were last used before these times.
+    fn take_inventory(&mut self, before: ExpiryTimes) -> Task<Inventory>;
+
+    /// Removes files that were last used before a time. The error is the reason why they are kept.
+    fn remove_expired_files(
+        &mut self,
+        expired: &Expired,
+        before: Timestamp,
+    ) -> Task<Result<ExpiredRemoval, String>>;
+
     /// Ends the hooks of removals without grace, now and later.
     fn kill_removals(&mut self);
 
@@ -146,7 +158,7 @@ pub struct ExpiryScan {
 }
 
 /// What a removal of old data removed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExpiredRemoval {
     /// The number of folders or records.
     pub count: u64,

@@ -130,8 +130,16 @@ impl Orchestrator {
             },
             TaskEnd::Removed(issue, cause, removal) => self.on_removed(issue, cause, &removal),
             TaskEnd::Scanned(scan) => {
+                let is_new = |issue: &&IssueId| {
+                    self.scheduler.workers().is_some() && !self.scheduler.has_workspace(issue)
+                };
+                let new: Vec<_> = scan.workspaces.iter().filter(is_new).cloned().collect();
                 let now = self.now().wall;
                 self.retention.on_scanned(scan, now);
+                // A worker that was not there before may have them.
+                if !new.is_empty() {
+                    self.handle(Input::Workspaces(new));
+                }
             }
             TaskEnd::FoundForMove(request, result) => {
                 let number = request.request;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 use vik_base::report::chain;
@@ -47,21 +48,86 @@ impl History for LedgerCopy {
     }
 }
 
-/// Searches for data that is too old. Blocks.
+/// What a machine has in its folders for issues.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inventory {
+    /// The issues that have a workspace.
+    pub workspaces: BTreeSet<IssueId>,
+    /// What was last used before the times of the search.
+    pub expired: BTreeSet<Expired>,
+    /// What could not be read.
+    pub problems: Vec<String>,
+}
+
+/// The times before which files are old; `None` if they are kept for ever.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExpiryTimes {
+    pub scratch: Option<Timestamp>,
+    pub sessions: Option<Timestamp>,
+    pub trace: Option<Timestamp>,
+}
+
+impl ExpiryTimes {
+    pub(crate) fn of(workflow: &Workflow, now: Timestamp) -> Self {
+        let retention = &workflow.retention;
+        Self {
+            scratch: retention.scratch.limit(now),
+            sessions: retention.sessions.limit(now),
+            trace: retention.trace.limit(now),
+        }
+    }
+}
+
+impl Inventory {
+    /// Searches the folders of this machine. Blocks.
+    pub fn of(layout: &Layout, before: ExpiryTimes) -> Self {
+        let mut inventory = Self::default();
+        let mut note = |data: &str, error: &dyn std::error::Error| {
+            inventory.problems.push(format!("{data}: {}", chain(error)));
+        };
+        match vik_workspace::list(layout) {
+            Ok(workspaces) => inventory.workspaces = workspaces.into_iter().collect(),
+            Err(error) => note("workspaces", &error),
+        }
+        if let Some(before) = before.scratch {
+            match vik_workspace::old_scratches(layout, before.into()) {
+                Ok(old) => inventory.expired.extend(old.into_iter().map(Expired::Scratch)),
+                Err(error) => note("scratch folders", &error),
+            }
+        }
+        if let Some(before) = before.sessions {
+            match vik_workspace::old_sessions(layout, before.into()) {
+                Ok(old) => inventory.expired.extend(old.into_iter().map(Expired::Sessions)),
+                Err(error) => note("sessions", &error),
+            }
+        }
+        if let Some(before) = before.trace {
+            match Trace::new(&layout.trace_dir()).has_expired(before) {
+                Ok(true) => drop(inventory.expired.insert(Expired::Trace)),
+                Ok(false) => {}
+                Err(error) => note("trace", &error),
+            }
+        }
+        inventory
+    }
+}
+
+/// Completes a search for data that is too old by what this machine knows of its age. Blocks.
 pub(crate) fn find(
     layout: &Layout,
     workflow: &Workflow,
+    inventory: Inventory,
     listed: &HashSet<IssueId>,
     now: Timestamp,
 ) -> ExpiryScan {
-    let mut scan = ExpiryScan::default();
+    let mut scan = ExpiryScan {
+        workspaces: inventory.workspaces,
+        problems: inventory.problems,
+        ..ExpiryScan::default()
+    };
     let mut note = |data: &str, error: &dyn std::error::Error| {
         scan.problems.push(format!("{data}: {}", chain(error)));
     };
-    match vik_workspace::list(layout) {
-        Ok(workspaces) => scan.workspaces = workspaces.into_iter().collect(),
-        Err(error) => note("workspaces", &error),
-    }
     match update_unlisted(layout, &scan.workspaces, listed, now) {
         Ok(unlisted) => scan.unlisted = unlisted,
         Err(error) => note("unlisted issues", &error),
@@ -71,32 +137,13 @@ pub(crate) fn find(
         scan.expired
             .extend(old.map(|(issue, _)| Expired::Workspace(issue.clone())));
     }
-    let retention = &workflow.retention;
-    if let Some(before) = retention.scratch.limit(now) {
-        match vik_workspace::old_scratches(layout, before.into()) {
-            Ok(old) => scan.expired.extend(old.into_iter().map(Expired::Scratch)),
-            Err(error) => note("scratch folders", &error),
-        }
-    }
-    if let Some(before) = retention.sessions.limit(now) {
-        match vik_workspace::old_sessions(layout, before.into()) {
-            Ok(old) => scan.expired.extend(old.into_iter().map(Expired::Sessions)),
-            Err(error) => note("sessions", &error),
-        }
-    }
-    if let Some(before) = retention.ledger.limit(now) {
+    scan.expired.extend(inventory.expired);
+    if let Some(before) = workflow.retention.ledger.limit(now) {
         let reader = Reader::open(&layout.service_dir());
         match reader.and_then(|reader| reader.map_or(Ok(false), |reader| reader.has_old_history(before))) {
             Ok(true) => scan.expired.push(Expired::History),
             Ok(false) => {}
             Err(error) => note("ledger", &error),
-        }
-    }
-    if let Some(before) = retention.trace.limit(now) {
-        match Trace::new(&layout.trace_dir()).has_expired(before) {
-            Ok(true) => scan.expired.push(Expired::Trace),
-            Ok(false) => {}
-            Err(error) => note("trace", &error),
         }
     }
     scan
@@ -130,17 +177,18 @@ fn update_unlisted(
     Ok(unlisted)
 }
 
-/// Removes data that was last used before a time, as decided. Repeating it does no harm.
-pub(crate) async fn remove(
+/// Removes files that were last used before a time, as decided. Repeating it does no harm.
+///
+/// # Errors
+/// Returns the reason why they are kept.
+pub async fn remove_expired_files(
     host: &Arc<Host>,
-    history: &Arc<dyn History>,
     expired: &Expired,
     before: Timestamp,
-    stop: &CancellationToken,
 ) -> Result<ExpiredRemoval, String> {
     match expired {
-        // Workspaces are removed by `vik_session::removal`.
-        Expired::Workspace(_) => Ok(ExpiredRemoval::default()),
+        // Workspaces are removed by `vik_session::removal`, and the history is in the ledger.
+        Expired::Workspace(_) | Expired::History => Ok(ExpiredRemoval::default()),
         Expired::Scratch(issue) => {
             let remove = |layout: &Layout, issue: &IssueId, before| {
                 let is_old = vik_workspace::is_old_scratch(layout, issue, before);
@@ -155,7 +203,6 @@ pub(crate) async fn remove(
             };
             remove_files(host, issue, before.into(), remove).await
         }
-        Expired::History => delete_history(history, before, stop).await,
         Expired::Trace => {
             let trace = Trace::new(&host.layout.trace_dir());
             let trimmed = spawn_blocking(move || trace.trim(before)).await;
@@ -195,7 +242,8 @@ async fn remove_files(
     removal.await.unwrap_or_else(|bug| Err(chain(&bug)))
 }
 
-async fn delete_history(
+/// Deletes attempts that ended before a time from the ledger.
+pub(crate) async fn delete_history(
     history: &Arc<dyn History>,
     before: Timestamp,
     stop: &CancellationToken,

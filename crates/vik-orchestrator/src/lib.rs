@@ -50,10 +50,10 @@ pub use control::{ActionResult, ControlRequest};
 pub use effects::{
     Effects, ExpiredRemoval, ExpiryScan, PullDigest, PullOutput, Removal, Task, WorkspaceEffects,
 };
-pub use expired::History;
+pub use expired::{ExpiryTimes, History, Inventory, remove_expired_files};
 pub use finish::{AttemptTotals, RunSummary, SummaryRow};
 pub use local_effects::LocalEffects;
-pub use local_workspaces::LocalWorkspaces;
+pub use local_workspaces::{LocalWorkspaces, remove_workspace};
 pub use open_files::OpenFiles;
 pub use orchestrator::{Orchestrator, Setup};
 pub use progress::{Asked, Awaiting, Observer, Parked, Progress, Silent};

@@ -19,7 +19,7 @@ use vik_session::secrets;
 use vik_workflow::LoadedWorkflow;
 
 use crate::effects::{Effects, ExpiredRemoval, ExpiryScan, PullDigest, PullOutput, Task, WorkspaceEffects};
-use crate::expired::{self, History};
+use crate::expired::{self, ExpiryTimes, History};
 use crate::intake::{self, PullError};
 use crate::{Observer, Progress, pressure, service_state};
 
@@ -127,9 +127,14 @@ impl Effects for LocalEffects {
     fn find_expired(&mut self, listed: HashSet<IssueId>) -> Task<ExpiryScan> {
         let (host, workflow) = (Arc::clone(&self.host), Arc::clone(&self.workflow));
         let now = self.now().wall;
-        let scan = tokio::task::spawn_blocking(move || expired::find(&host.layout, &workflow, &listed, now));
+        let inventory = self.workspaces.take_inventory(ExpiryTimes::of(&workflow, now));
+        let scan = tokio::spawn(async move {
+            let inventory = inventory.await;
+            let find = move || expired::find(&host.layout, &workflow, inventory, &listed, now);
+            tokio::task::spawn_blocking(find).await
+        });
         Box::pin(async {
-            scan.await.unwrap_or_else(|bug| ExpiryScan {
+            scan.await.flatten().unwrap_or_else(|bug| ExpiryScan {
                 problems: vec![format!("bug in Vik: {bug}")],
                 ..ExpiryScan::default()
             })
@@ -141,10 +146,11 @@ impl Effects for LocalEffects {
         expired: &Expired,
         before: Timestamp,
     ) -> Task<Result<ExpiredRemoval, String>> {
-        let (host, history) = (Arc::clone(&self.host), Arc::clone(&self.history));
-        let (expired, stop) = (expired.clone(), self.lookups.clone());
-        let task =
-            tokio::spawn(async move { expired::remove(&host, &history, &expired, before, &stop).await });
+        if *expired != Expired::History {
+            return self.workspaces.remove_expired_files(expired, before);
+        }
+        let (history, stop) = (Arc::clone(&self.history), self.lookups.clone());
+        let task = tokio::spawn(async move { expired::delete_history(&history, before, &stop).await });
         Box::pin(async { task.await.unwrap_or_else(|bug| Err(format!("bug in Vik: {bug}"))) })
     }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use vik_base::report::{Failure, chain};
@@ -11,7 +12,7 @@ use vik_core::attempt::Start;
 use vik_core::ids::IssueId;
 use vik_core::issue::Issue;
 use vik_core::machine::TakenOver;
-use vik_core::scheduler::RemovalCause;
+use vik_core::scheduler::{Expired, RemovalCause};
 use vik_core::workflow::{RemoveWorkspace, Workflow};
 use vik_proc::Graces;
 use vik_session::attempt::{self, Attempt, AttemptHandle, AttemptLink};
@@ -21,7 +22,8 @@ use vik_session::{sandbox, taken_over};
 use vik_workflow::{LoadedWorkflow, Prompts};
 
 use crate::OpenFiles;
-use crate::effects::{Removal, Task, WorkspaceEffects};
+use crate::effects::{ExpiredRemoval, Removal, Task, WorkspaceEffects};
+use crate::expired::{ExpiryTimes, Inventory, remove_expired_files};
 
 /// The maximum number of concurrent removals of workspaces.
 const MAX_REMOVALS: usize = 4;
@@ -113,27 +115,35 @@ impl WorkspaceEffects for LocalWorkspaces {
     fn remove_workspace(&mut self, issue: Box<Issue>, cause: RemovalCause) -> Task<Removal> {
         let (host, workflow) = (Arc::clone(&self.host), Arc::clone(&self.workflow));
         let (kill, slots) = (self.removals.clone(), Arc::clone(&self.removal_slots));
-        let unsaved = match (workflow.issue.remove_workspace, cause) {
-            (RemoveWorkspace::Never, _) => {
-                // The workflow was edited in the meantime.
-                return Box::pin(async { Removal::Kept("`issue.remove_workspace` is `never`".to_owned()) });
-            }
-            (RemoveWorkspace::Always, RemovalCause::Finished) => Unsaved::Remove,
-            (RemoveWorkspace::Clean, _) | (_, RemovalCause::Unlisted) => Unsaved::Keep,
-        };
         let task = tokio::spawn(async move {
             let _permit = slots.acquire_owned().await;
-            // A shim that is just ending still holds the lock.
-            let how = (unsaved, Graces::default().total());
-            removal::remove(&host, &workflow, &issue, how, kill.cancelled()).await
+            remove_workspace(&host, &workflow, &issue, cause, kill.cancelled()).await
         });
         Box::pin(async {
-            match task.await {
-                Ok(Ok(removal)) => removal,
-                Ok(Err(error)) => Removal::Kept(chain(&error)),
-                Err(bug) => Removal::Kept(format!("bug in Vik: {bug}")),
-            }
+            let bug = |bug| Removal::Kept(format!("bug in Vik: {bug}"));
+            task.await.unwrap_or_else(bug)
         })
+    }
+
+    fn take_inventory(&mut self, before: ExpiryTimes) -> Task<Inventory> {
+        let host = Arc::clone(&self.host);
+        let task = tokio::task::spawn_blocking(move || Inventory::of(&host.layout, before));
+        Box::pin(async {
+            task.await.unwrap_or_else(|bug| Inventory {
+                problems: vec![format!("bug in Vik: {bug}")],
+                ..Inventory::default()
+            })
+        })
+    }
+
+    fn remove_expired_files(
+        &mut self,
+        expired: &Expired,
+        before: Timestamp,
+    ) -> Task<Result<ExpiredRemoval, String>> {
+        let (host, expired) = (Arc::clone(&self.host), expired.clone());
+        let task = tokio::spawn(async move { remove_expired_files(&host, &expired, before).await });
+        Box::pin(async { task.await.unwrap_or_else(|bug| Err(format!("bug in Vik: {bug}"))) })
     }
 
     fn kill_removals(&mut self) {
@@ -146,4 +156,27 @@ impl WorkspaceEffects for LocalWorkspaces {
         self.prompts = Arc::clone(&loaded.prompts);
         Ok(())
     }
+}
+
+/// Removes the workspace of an issue from this machine, if the workflow allows it. `cancel` ends its
+/// hook.
+pub async fn remove_workspace(
+    host: &Arc<Host>,
+    workflow: &Workflow,
+    issue: &Issue,
+    cause: RemovalCause,
+    cancel: impl Future<Output = ()>,
+) -> Removal {
+    let unsaved = match (workflow.issue.remove_workspace, cause) {
+        // The workflow was edited in the meantime.
+        (RemoveWorkspace::Never, _) => {
+            return Removal::Kept("`issue.remove_workspace` is `never`".to_owned());
+        }
+        (RemoveWorkspace::Always, RemovalCause::Finished) => Unsaved::Remove,
+        (RemoveWorkspace::Clean, _) | (_, RemovalCause::Unlisted) => Unsaved::Keep,
+    };
+    // A shim that is just ending still holds the lock.
+    let how = (unsaved, Graces::default().total());
+    let removal = removal::remove(host, workflow, issue, how, cancel).await;
+    removal.unwrap_or_else(|error| Removal::Kept(chain(&error)))
 }

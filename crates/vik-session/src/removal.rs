@@ -40,7 +40,8 @@ pub enum Unsaved {
 }
 
 /// The result of a removal.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Removal {
     Removed {
         bytes: u64,

@@ -21,7 +21,10 @@ use crate::hub::Hub;
 use crate::log::{Limits, Log};
 use crate::names::Queue;
 use crate::outputs::{HubResponder, OutputDesk, SharedBooks};
+use crate::peer::Peers;
+use crate::remote_folders::{RemoteFolders, WorkerSessions};
 use crate::remote_workspaces::RemoteWorkspaces;
+use crate::request::Requests;
 use crate::settings;
 use crate::shared_ledger::{CompactionLimits, FollowingLedger};
 use crate::worker_list::WorkerList;
@@ -153,15 +156,27 @@ impl TemporalEngine {
         let (list, workers) = WorkerList::start(table, revision)
             .await
             .map_err(|error| failed("cannot read the table of workers", &error))?;
+        let peers = Peers::new(Requests::new(client.clone(), self.queue.clone()));
+        let folders = RemoteFolders::new(peers.clone(), workers.clone(), service_dir);
+        let remote_sessions = WorkerSessions {
+            peers,
+            runtime: tokio::runtime::Handle::current(),
+        };
         let workspaces = RemoteWorkspaces::new(
             Attempts::new(client, self.queue),
             Arc::clone(&daemon.host),
             &daemon.loaded,
             heartbeat_timeout,
-            list,
+            (list, folders),
             desk.clone(),
         );
+        let with_workspace = stored
+            .machines
+            .iter()
+            .filter(|machine| machine.worker().is_some());
         Ok(Lead {
+            issues_with_workspace: with_workspace.map(|machine| machine.issue().id.clone()).collect(),
+            remote_sessions: Some(Arc::new(remote_sessions)),
             stored,
             history: Arc::clone(&ledger.copy) as _,
             commit_log: Box::new(ledger),

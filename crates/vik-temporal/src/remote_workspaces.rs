@@ -4,20 +4,21 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::time::{MissedTickBehavior, interval};
 use vik_base::report::Failure;
-use vik_core::attempt::{AttemptResult, HandOverFailure, Start};
+use vik_core::attempt::{AttemptResult, HandOverFailure, LogReference, Start};
 use vik_core::ids::IssueId;
 use vik_core::issue::Issue;
 use vik_core::limits::Spend;
 use vik_core::machine::TakenOver;
 use vik_core::outcome::{FailureClass, Outcome};
 use vik_core::outputs::OutputNote;
-use vik_core::scheduler::RemovalCause;
+use vik_core::scheduler::{Expired, RemovalCause};
 use vik_core::worker::{WorkerLoss, WorkerName};
 use vik_core::workflow::Workflow;
-use vik_orchestrator::{Removal, Task, WorkspaceEffects};
+use vik_orchestrator::{ExpiredRemoval, ExpiryTimes, Inventory, Removal, Task, WorkspaceEffects};
 use vik_session::attempt::{
     AttemptHandle, Finish, RemoteCommand, RemoteCommands, RemoteLink, RemoteUpdates, UpdateSnapshot,
     WorkerEnd, WorkerFinish,
@@ -27,6 +28,7 @@ use vik_workflow::LoadedWorkflow;
 
 use crate::attempt::{AttemptClient, AttemptError, AttemptOutcome, AttemptRequest, Attempts, Loss};
 use crate::outputs::{Admission, OutputDesk};
+use crate::remote_folders::RemoteFolders;
 use crate::worker_list::WorkerList;
 
 /// How often the updates of an attempt are read.
@@ -63,19 +65,21 @@ pub struct RemoteWorkspaces {
     heartbeat_timeout: Duration,
     workers: WorkerList,
     outputs: OutputDesk,
+    folders: RemoteFolders,
 }
 
 impl RemoteWorkspaces {
     /// Creates the effects of a hub. An attempt without a heartbeat for `heartbeat_timeout` is lost.
-    pub fn new(
+    pub(crate) fn new(
         attempts: Attempts,
         host: Arc<Host>,
         loaded: &LoadedWorkflow,
         heartbeat_timeout: Duration,
-        workers: WorkerList,
+        (workers, folders): (WorkerList, RemoteFolders),
         outputs: OutputDesk,
     ) -> Self {
         Self {
+            folders,
             attempts,
             host,
             workflow: Arc::clone(&loaded.workflow),
@@ -127,15 +131,39 @@ impl WorkspaceEffects for RemoteWorkspaces {
         Duration::MAX
     }
 
-    fn record_changes(&mut self, _: &IssueId, _: &TakenOver) -> Task<Result<Vec<String>, String>> {
-        Box::pin(async { Err("workspaces on workers cannot be taken over yet".to_owned()) })
+    fn record_changes(&mut self, issue: &IssueId, hold: &TakenOver) -> Task<Result<Vec<String>, String>> {
+        let task = tokio::spawn(self.folders.clone().record_changes(issue.clone(), hold.clone()));
+        Box::pin(async { task.await.unwrap_or_else(|error| Err(bug(&error))) })
     }
 
-    fn remove_workspace(&mut self, _: Box<Issue>, _: RemovalCause) -> Task<Removal> {
-        Box::pin(async { Removal::Kept("workspaces on workers are not removed yet".to_owned()) })
+    fn remove_workspace(&mut self, issue: Box<Issue>, cause: RemovalCause) -> Task<Removal> {
+        let (digest, limit) = (self.workflow_digest.clone(), self.workflow.issue.hook_timeout.0);
+        let task = tokio::spawn(self.folders.clone().remove_workspace(issue, cause, digest, limit));
+        Box::pin(async { task.await.unwrap_or_else(|error| Removal::Kept(bug(&error))) })
     }
 
-    fn kill_removals(&mut self) {}
+    fn take_inventory(&mut self, before: ExpiryTimes) -> Task<Inventory> {
+        let task = tokio::spawn(self.folders.clone().take_inventory(before));
+        Box::pin(async {
+            task.await.unwrap_or_else(|error| Inventory {
+                problems: vec![bug(&error)],
+                ..Inventory::default()
+            })
+        })
+    }
+
+    fn remove_expired_files(
+        &mut self,
+        expired: &Expired,
+        before: Timestamp,
+    ) -> Task<Result<ExpiredRemoval, String>> {
+        let task = tokio::spawn(self.folders.clone().remove_expired(expired.clone(), before));
+        Box::pin(async { task.await.unwrap_or_else(|error| Err(bug(&error))) })
+    }
+
+    fn kill_removals(&mut self) {
+        self.folders.cancel_removals();
+    }
 
     fn adopt_workflow(&mut self, loaded: &LoadedWorkflow) -> Result<(), Failure> {
         self.workflow = Arc::clone(&loaded.workflow);
@@ -143,6 +171,10 @@ impl WorkspaceEffects for RemoteWorkspaces {
         self.workers.set_workflow_digest(self.workflow_digest.clone());
         Ok(())
     }
+}
+
+fn bug(error: &tokio::task::JoinError) -> String {
+    format!("bug in Vik: {error}")
 }
 
 /// An attempt on a worker, as the hub carries it.
@@ -284,7 +316,9 @@ impl RemoteAttempt {
         );
     }
 
-    fn end(self, updates: RemoteUpdates, result: AttemptResult) {
+    fn end(self, updates: RemoteUpdates, mut result: AttemptResult) {
+        let worker = self.input.start.worker.clone();
+        result.log = worker.map(|worker| Box::new(LogReference { worker, file: None }));
         match self.input.work {
             Work::Run => updates.finish_without_worker(result, self.estimate, self.log),
             Work::HandOver => updates.finish(Finish::HandedOver(Err(HandOverFailure {

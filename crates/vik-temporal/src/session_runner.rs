@@ -1,14 +1,19 @@
 //! Runs the attempts of a worker on this machine.
 
+use std::fmt::Write as _;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use sha2::{Digest as _, Sha256};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep_until};
-use vik_core::attempt::StopReason;
+use vik_core::attempt::{LogFile, LogReference, StopReason};
 use vik_core::outcome::Outcome;
+use vik_core::worker::WorkerName;
 use vik_core::workflow::Workflow;
 use vik_proc::{Lease, LeaseSender};
 use vik_session::attempt::{
@@ -17,6 +22,7 @@ use vik_session::attempt::{
 };
 use vik_session::host::Host;
 use vik_workflow::{LoadedWorkflow, Prompts};
+use vik_workspace::fs as private;
 
 use crate::attempt::{AttemptContext, AttemptEnd, AttemptRunner, LeaseState};
 use crate::outputs::RemoteHub;
@@ -67,12 +73,13 @@ impl SessionRunner {
     /// # Errors
     ///
     /// Returns the reason why this worker does not run it.
-    fn start(&self, input: &str, lease: Lease) -> Result<WorkerHandle, String> {
+    fn start(&self, input: &str, lease: Lease) -> Result<(WorkerHandle, Option<WorkerName>), String> {
         let input: AttemptInput =
             serde_json::from_str(input).map_err(|error| format!("the attempt cannot be read: {error}"))?;
         if input.workflow_digest != self.workflow_digest {
             return Err("its workflow file is not that of the hub".to_owned());
         }
+        let worker = input.start.worker.clone();
         let (handle, AttemptLink { commands, updates }) = AttemptHandle::new();
         let attempt = Attempt {
             host: Arc::clone(&self.host),
@@ -94,7 +101,7 @@ impl SessionRunner {
             Work::Run => attempt::spawn(attempt, permits),
             Work::HandOver => attempt::spawn_hand_over(attempt, permits),
         }
-        Ok(handle.into_worker())
+        Ok((handle.into_worker(), worker))
     }
 }
 
@@ -102,9 +109,10 @@ impl AttemptRunner for SessionRunner {
     fn run(&self, context: AttemptContext) -> BoxFuture<'static, AttemptEnd> {
         let (sender, lease) = Lease::new(context.lease.borrow().until);
         match self.start(&context.input, lease.clone()) {
-            Ok(attempt) => {
+            Ok((attempt, worker)) => {
                 let running = RunningAttempt {
                     attempt,
+                    worker,
                     context,
                     lease,
                     sender,
@@ -127,6 +135,7 @@ impl AttemptRunner for SessionRunner {
 struct RunningAttempt {
     attempt: WorkerHandle,
     context: AttemptContext,
+    worker: Option<WorkerName>,
     lease: Lease,
     sender: LeaseSender,
 }
@@ -136,7 +145,7 @@ impl RunningAttempt {
     async fn run(mut self, mut stop_level: watch::Receiver<StopLevel>) -> AttemptEnd {
         let mut next_update = Instant::now();
         let mut level = StopLevel::Run;
-        loop {
+        let mut finish = loop {
             let update = async {
                 sleep_until(next_update).await;
                 self.attempt.next().await
@@ -147,7 +156,7 @@ impl RunningAttempt {
                         next_update = Instant::now() + MIN_UPDATE_PAUSE;
                         self.send(&updates);
                     }
-                    WorkerUpdate::Finished(finish) => return self.end(&finish, level),
+                    WorkerUpdate::Finished(finish) => break finish,
                 },
                 Ok(risen) = stop_level.wait_for(|risen| *risen > level) => {
                     level = *risen;
@@ -156,7 +165,11 @@ impl RunningAttempt {
                 Some(text) = self.context.commands.recv() => self.apply(&text),
                 Ok(()) = self.context.lease.changed() => self.renew(),
             }
+        };
+        if let (WorkerEnd::Ended(end), Some(worker)) = (&mut finish.end, self.worker.take()) {
+            end.ended.result.log = Some(Box::new(log_reference(worker, &end.log).await));
         }
+        self.end(&finish, level)
     }
 
     fn send(&self, updates: &UpdateSnapshot) {
@@ -205,6 +218,42 @@ impl RunningAttempt {
     fn is_stopped_by_worker(&self, end: &attempt::AttemptEnd) -> bool {
         end.ended.result.outcome == Outcome::Cancelled && !self.attempt.commands.is_stopped()
     }
+}
+
+/// Returns where the log of an ended attempt is. Without its file, only the worker is known.
+async fn log_reference(worker: WorkerName, log: &Path) -> LogReference {
+    let log = log.to_owned();
+    let read = tokio::task::spawn_blocking(move || read_log(log)).await;
+    let file = match read {
+        Ok(Ok(file)) => Some(file),
+        Ok(Err(error)) => {
+            tracing::error!(%error, "the log of an ended attempt cannot be read");
+            None
+        }
+        Err(_) => None,
+    };
+    LogReference { worker, file }
+}
+
+/// Reads a log for its size and its digest. Blocks.
+fn read_log(path: PathBuf) -> std::io::Result<LogFile> {
+    let mut file = private::open(&path)?;
+    let mut digest = Sha256::new();
+    let mut part = vec![0; 64 * 1024];
+    let mut bytes = 0;
+    loop {
+        let count = file.read(&mut part)?;
+        if count == 0 {
+            break;
+        }
+        digest.update(&part[..count]);
+        bytes += count as u64;
+    }
+    let sha256 = digest.finalize().iter().fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    });
+    Ok(LogFile { path, bytes, sha256 })
 }
 
 fn finished(finish: &WorkerFinish) -> AttemptEnd {

@@ -22,7 +22,8 @@ use vik_workflow::LoadedWorkflow;
 
 use crate::attempt::WorkerHost;
 use crate::engine::TemporalEngine;
-use crate::request::{NoRequests, Requests};
+use crate::peer::WorkerResponder;
+use crate::request::Requests;
 use crate::session_runner::SessionRunner;
 use crate::workers::{ANNOUNCE_INTERVAL, Workers};
 
@@ -112,7 +113,7 @@ async fn work(
         &engine.queue,
         &options.name,
         runner,
-        Arc::new(NoRequests),
+        Arc::new(WorkerResponder::new(Arc::clone(&home.host), loaded)),
     )
     .map_err(|error| failed(&error))?;
     let table = Workers::new(client, engine.queue.clone());

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use serde::de::DeserializeOwned;
 use tokio::sync::{Mutex, mpsc, oneshot};
 use vik_api::{Action, ApiView, Status, Steered};
 use vik_base::report::{ErrorCode, Failure};
@@ -19,6 +20,7 @@ use super::feed::Feed;
 use super::keys::Keys;
 use super::logs::Logs;
 use super::metrics::Metrics;
+use super::remote_sessions::{RemoteAttempt, RemoteSessions, SessionPart};
 use super::{Setup, Tcp};
 use crate::diff;
 
@@ -38,6 +40,7 @@ pub struct Daemon {
     pub(super) layout: Layout,
     pub(super) supervisor: Supervisor,
     pub(super) logs: Logs,
+    remote_sessions: Option<Arc<dyn RemoteSessions>>,
     pub(super) feed: Feed,
     pub(super) keys: Arc<Keys>,
     pub(super) metrics: Metrics,
@@ -53,6 +56,7 @@ impl Daemon {
             layout: setup.layout.clone(),
             supervisor: setup.supervisor.clone(),
             logs: Logs::default(),
+            remote_sessions: setup.remote_sessions.clone(),
             feed: setup.feed.clone(),
             keys: Arc::clone(&setup.keys),
             metrics: setup.metrics.clone(),
@@ -159,6 +163,23 @@ impl Daemon {
             layout: &self.layout,
             supervisor: &self.supervisor,
         }
+    }
+
+    /// Reads a part of the files of an attempt on a worker.
+    pub async fn read_remote<T: DeserializeOwned>(
+        &self,
+        attempt: &RemoteAttempt,
+        part: SessionPart,
+    ) -> Result<T, Refusal> {
+        let sessions = self.remote_sessions.as_deref();
+        let sessions = sessions.ok_or_else(|| {
+            let message = format!(
+                "the session is on the worker `{}`, which only a hub can reach",
+                attempt.worker
+            );
+            Refusal::unavailable(ErrorCode::Logs, &message)
+        })?;
+        Ok(attempt.read(sessions, part).await?)
     }
 
     /// Discards the shared status.

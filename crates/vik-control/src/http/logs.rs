@@ -20,7 +20,7 @@ const STEP: u64 = 256;
 /// The maximum number of logs whose index is kept.
 const LOGS: usize = 64;
 
-/// The maximum size of a page in bytes. A single event is returned whatever its length.
+/// The maximum size of a page of the API in bytes. A single event is returned whatever its length.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// The maximum number of events that one request searches, and their maximum size in bytes.
@@ -41,8 +41,31 @@ pub struct Page {
 }
 
 /// The indexes of the logs in use.
-#[derive(Debug, Default)]
-pub struct Logs(Mutex<Vec<Index>>);
+#[derive(Debug)]
+pub struct Logs {
+    indexes: Mutex<Vec<Index>>,
+    page_bytes: usize,
+    event_bytes: usize,
+}
+
+/// The maximum size of a page.
+#[derive(Clone, Copy, Debug)]
+struct PageLimit {
+    events: usize,
+    bytes: usize,
+    /// Of a longer event, only the start is returned.
+    event_bytes: usize,
+}
+
+impl Default for Logs {
+    fn default() -> Self {
+        Self {
+            indexes: Mutex::default(),
+            page_bytes: PAGE_BYTES,
+            event_bytes: vik_store::LONGEST_EVENT,
+        }
+    }
+}
 
 /// The offsets of the lines of one log.
 #[derive(Clone, Debug)]
@@ -56,6 +79,16 @@ struct Index {
 }
 
 impl Logs {
+    /// Creates logs whose pages have at most `bytes`. Of an event that is longer, only the start is
+    /// returned.
+    pub(super) fn with_page_bytes(bytes: usize) -> Self {
+        Self {
+            indexes: Mutex::default(),
+            page_bytes: bytes,
+            event_bytes: bytes,
+        }
+    }
+
     /// Returns at most `limit` events after `after` that match the filter. A missing log is empty.
     ///
     /// # Errors
@@ -73,6 +106,11 @@ impl Logs {
             file => file?,
         };
         let index = self.index(path, &mut file)?;
+        let limit = PageLimit {
+            events: limit,
+            bytes: self.page_bytes,
+            event_bytes: self.event_bytes,
+        };
         let (events, scanned_to) = if after < index.lines {
             read(&mut file, &index, after, limit, filter)?
         } else {
@@ -91,7 +129,7 @@ impl Logs {
     fn index(&self, path: &Path, file: &mut File) -> io::Result<Index> {
         let size = file.metadata()?.len();
         let cached = {
-            let mut logs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut logs = self.indexes.lock().unwrap_or_else(PoisonError::into_inner);
             let at = logs.iter().position(|index| index.path == path);
             at.map(|at| logs.remove(at))
         };
@@ -105,7 +143,7 @@ impl Logs {
                 bytes: 0,
             });
         index.extend(file)?;
-        let mut logs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logs = self.indexes.lock().unwrap_or_else(PoisonError::into_inner);
         logs.insert(0, index.clone());
         logs.truncate(LOGS);
         Ok(index)
@@ -139,7 +177,7 @@ fn read(
     file: &mut File,
     index: &Index,
     after: u64,
-    limit: usize,
+    limit: PageLimit,
     filter: &EventFilter,
 ) -> io::Result<(Vec<Box<RawValue>>, u64)> {
     let step = usize::try_from(after / STEP).unwrap_or(usize::MAX);
@@ -152,8 +190,8 @@ fn read(
     }
     let (mut events, mut bytes) = (Vec::new(), 0);
     let (mut seq, mut scanned_bytes) = (after, 0);
-    while events.len() < limit && seq - after < SCANNED_EVENTS && scanned_bytes < SCANNED_BYTES {
-        let read = vik_store::read_line(&mut lines, vik_store::LONGEST_EVENT, &mut line)?;
+    while events.len() < limit.events && seq - after < SCANNED_EVENTS && scanned_bytes < SCANNED_BYTES {
+        let read = vik_store::read_line(&mut lines, limit.event_bytes, &mut line)?;
         if read.bytes == 0 {
             break;
         }
@@ -162,7 +200,7 @@ fn read(
         let is_cut = read.bytes > line.len() as u64;
         if filter.matches(&text) {
             bytes += line.len();
-            if bytes > PAGE_BYTES && !events.is_empty() {
+            if bytes > limit.bytes && !events.is_empty() {
                 break;
             }
             events.push(event(&text, seq + 1, is_cut)?);

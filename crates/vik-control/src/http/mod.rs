@@ -19,10 +19,12 @@ mod openapi;
 mod pages;
 mod params;
 mod read;
+mod remote_sessions;
 mod report;
 mod route;
 mod routes;
 mod service;
+mod session_files;
 mod sessions;
 mod sign_ins;
 mod signing;
@@ -54,6 +56,8 @@ pub use listener::{connections, refuse_agent};
 pub use logs::{Logs, Page};
 pub use metrics::Metrics;
 pub use openapi::openapi;
+pub use remote_sessions::{RemoteSessions, SessionPart, SessionReader, SessionRequest};
+pub use session_files::EventsRequest;
 pub use tcp::{Identify, LogLimit};
 pub use thread::ServerThread;
 
@@ -103,6 +107,8 @@ pub struct Setup {
     pub layout: Layout,
     /// Runs git in workspaces.
     pub supervisor: vik_proc::Supervisor,
+    /// Reads the files of attempts on workers; `None` if attempts run on this machine.
+    pub remote_sessions: Option<Arc<dyn RemoteSessions>>,
     /// Requests to the daemon's loop.
     pub asks: mpsc::Sender<ControlRequest>,
     pub feed: Feed,

@@ -42,6 +42,7 @@ impl Served {
         let feed = Feed::default();
         let keys = Arc::new(Keys::new(TOKEN.to_owned()));
         let server = HttpServer::start(Setup {
+            remote_sessions: None,
             layout: Layout::resolve(&workflow, &root).unwrap(),
             supervisor: vik_proc::Supervisor::this_program().unwrap(),
             asks,

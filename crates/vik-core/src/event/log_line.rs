@@ -40,6 +40,7 @@ pub struct LogLine {
 /// The event of a line.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(untagged)]
+#[expect(clippy::large_enum_variant, reason = "a log is read one line at a time")]
 pub enum LoggedEvent {
     Known(Event<'static>),
     /// An event of another version of Vik: its kind is unknown here, or it has other fields.

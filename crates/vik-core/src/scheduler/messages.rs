@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use super::Recalled;
 use crate::approval::{self, Request};
@@ -129,7 +130,8 @@ pub enum Input {
 }
 
 /// Why a workspace is removed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum RemovalCause {
     /// The issue is finished: `issue.remove_workspace` applies.
     Finished,
@@ -138,7 +140,8 @@ pub enum RemovalCause {
 }
 
 /// Data that is older than the workflow keeps it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Expired {
     /// The workspace of an issue that pulls no longer list (`issue.unlisted`).
     Workspace(IssueId),

@@ -55,6 +55,11 @@ impl Scheduler {
         held.into_iter()
     }
 
+    /// Returns whether the issue has a workspace, as far as is known.
+    pub fn has_workspace(&self, issue: &IssueId) -> bool {
+        self.workspaces.has(issue)
+    }
+
     /// Returns the workers; `None` if attempts run on this machine.
     pub fn workers(&self) -> Option<&Workers> {
         self.workers.as_ref()

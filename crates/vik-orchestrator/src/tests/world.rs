@@ -379,6 +379,14 @@ impl WorkspaceEffects for ScriptedEffects {
         Box::pin(async { Removal::Removed { bytes: 0 } })
     }
 
+    fn take_inventory(&mut self, _: ExpiryTimes) -> Task<Inventory> {
+        Box::pin(async { Inventory::default() })
+    }
+
+    fn remove_expired_files(&mut self, _: &Expired, _: Timestamp) -> Task<Result<ExpiredRemoval, String>> {
+        Box::pin(async { Ok(ExpiredRemoval::default()) })
+    }
+
     fn kill_removals(&mut self) {}
 
     fn adopt_workflow(&mut self, _: &LoadedWorkflow) -> Result<(), Failure> {

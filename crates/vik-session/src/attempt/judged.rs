@@ -163,6 +163,7 @@ impl<'a> Judged<'a> {
             turn: cx.turn_number(),
             // Whoever finds that a worker is lost reports the end of its attempts.
             worker_loss: None,
+            log: None,
         };
         Ended {
             signal: exit.and_then(|record| record.signal),

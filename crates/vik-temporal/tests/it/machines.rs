@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 use vik_core::outcome::Outcome;
 use vik_store::ledger::{Reader, StoredAttempt};
-use vik_testkit::{FakeTracker, TestEnv, alive, eventually, wait_for_value};
+use vik_testkit::{FakeTracker, HttpClient, TestEnv, alive, eventually, wait_for_value};
 
 use crate::server::{PATIENCE, Server};
 
@@ -22,7 +22,7 @@ const TOKEN: &str = "only-hubs-have-this-token";
 /// A tracker with one issue, a server, and the folders of the machines.
 pub struct Scene {
     pub env: TestEnv,
-    tracker: FakeTracker,
+    pub tracker: FakeTracker,
     pub server: Server,
     pub workflow: String,
 }
@@ -31,6 +31,14 @@ impl Scene {
     /// Creates a workflow whose agent runs a script, and whose success moves the issue to `done`.
     pub fn new(script: &str) -> Option<Self> {
         Self::with(script, |_, _| {})
+    }
+
+    /// Creates such a workflow, with further keys of `issue`.
+    pub fn with_issue_keys(script: &str, keys: &Value) -> Option<Self> {
+        Self::with(script, |workflow, _| {
+            let issue = workflow["issue"].as_object_mut().unwrap();
+            issue.extend(keys.as_object().unwrap().clone());
+        })
     }
 
     /// Creates such a workflow, with changes of its own.
@@ -110,7 +118,7 @@ impl Scene {
         Machine { child, folder, log }
     }
 
-    fn wait_for_state(&self, state: &str) {
+    pub fn wait_for_state(&self, state: &str) {
         eventually(&format!("the issue is in `{state}`"), || {
             self.tracker.state("1").as_deref() == Some(state)
         });
@@ -125,22 +133,22 @@ impl Scene {
 /// A hub or a worker, which is killed when it is dropped.
 pub struct Machine {
     child: Child,
-    folder: PathBuf,
+    pub folder: PathBuf,
     log: PathBuf,
 }
 
 impl Machine {
     #[track_caller]
-    fn wait_for(&self, line: &str) {
+    pub fn wait_for(&self, line: &str) {
         let is_printed = wait_for_value(PATIENCE, || self.log().contains(line).then_some(()));
         assert!(is_printed.is_some(), "no `{line}` in:\n{}", self.log());
     }
 
-    fn log(&self) -> String {
+    pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    fn signal(&self, signal: Signal) {
+    pub fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
     }
 
@@ -170,12 +178,12 @@ impl Machine {
     }
 
     #[track_caller]
-    fn kill(self) {
+    pub fn kill(self) {
         assert_eq!(self.end(Signal::SIGKILL).signal(), Some(9));
     }
 
     /// Returns the folder of the workflow in the home of this machine.
-    fn home(&self) -> Option<PathBuf> {
+    pub fn home(&self) -> Option<PathBuf> {
         let name = self.folder.file_name().unwrap();
         let homes = ["home".into(), Path::new("home/workers").join(name)];
         let homes = homes.map(|home| list(&self.folder.join(home).join("workflows")));
@@ -191,8 +199,27 @@ impl Machine {
         records.filter(is_record).count()
     }
 
+    /// Returns a client of the API of this hub, on its control socket.
+    #[track_caller]
+    pub fn api(&self) -> HttpClient {
+        let state = self.folder.parent().unwrap().parent().unwrap().join("state");
+        let workflow = self.folder.join("workflow.yml").canonicalize().unwrap();
+        let socket = wait_for_value(PATIENCE, || {
+            let records = list(&state.join("vik/instances"))
+                .into_iter()
+                .map(|folder| folder.join("instance.json"));
+            let mut records = records.filter_map(|path| std::fs::read_to_string(path).ok());
+            let record = records.find_map(|text| {
+                let record: Value = serde_json::from_str(&text).ok()?;
+                (record["workflow_path"] == json!(workflow)).then_some(record)
+            });
+            Some(PathBuf::from(record?["socket"].as_str()?))
+        });
+        HttpClient::unix(socket.unwrap_or_else(|| panic!("no instance:\n{}", self.log())))
+    }
+
     /// Returns the path of a file in the workspace of the issue.
-    fn workspace_file(&self, name: &str) -> PathBuf {
+    pub fn workspace_file(&self, name: &str) -> PathBuf {
         self.home().unwrap_or_default().join("issues/1").join(name)
     }
 

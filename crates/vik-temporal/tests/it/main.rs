@@ -13,6 +13,7 @@ mod lead;
 mod log;
 mod machines;
 mod outputs;
+mod remote;
 mod replay;
 mod request;
 mod scale;
