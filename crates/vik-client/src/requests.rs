@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::json;
 use vik_api::{
     Action, AnswerQuestion, ApprovalDecision, DiffView, EventsPage, Explained, HandBack, IssuesPage, Link,
-    MessagesPage, Retry, RunAgain, SendMessage, SentMessage, SignInsPage, Status, Steered, Stop, TakeOver,
-    WhichIssue,
+    MessagesPage, Retry, RunAgain, SendMessage, SentMessage, SessionDetail, SignInsPage, Status, Steered,
+    Stop, TakeOver, WhichIssue,
 };
 use vik_core::approval::Answer;
 use vik_core::ids::IssueId;
@@ -63,6 +63,11 @@ impl Client {
     /// Returns the status, the attempts and the decisions of one issue.
     pub async fn issue(&self, id: &IssueId) -> Result<Explained, ClientError> {
         self.get(&of_issue(id, ""), TIMEOUT).await
+    }
+
+    /// Returns the details of an attempt.
+    pub async fn session(&self, id: &str) -> Result<SessionDetail, ClientError> {
+        self.get(&format!("sessions/{}", encode(id)), TIMEOUT).await
     }
 
     /// Returns a page of the events of an attempt, after this `seq`.

@@ -2,6 +2,7 @@
 
 mod parts;
 mod raw;
+mod remote;
 mod scripts;
 mod style;
 mod tail;
@@ -21,6 +22,7 @@ use vik_core::ids::IssueId;
 use vik_store::PastAttempt;
 use vik_workspace::Layout;
 
+use self::remote::RemoteLogs;
 use self::scripts::ScriptOutputs;
 use self::style::OutputStyle;
 use self::tail::Tail;
@@ -28,6 +30,9 @@ use self::transcript::Transcript;
 use super::args::LogsArgs;
 use super::issue_arg::workflow_hint;
 use super::{CliResult, history, warn};
+
+/// How often logs of workers are checked for new events.
+const REMOTE_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How often logs are checked for new events.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -37,6 +42,10 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 pub fn run(workflow: &Path, args: &LogsArgs) -> CliResult {
     let layout = history::layout(workflow)?;
     let issue = args.issue.id().map(IssueId::from);
+    let mut remote = RemoteLogs::find(workflow, layout.root())?;
+    if args.raw && remote.is_some() {
+        return Err(remote::raw_is_remote());
+    }
     if args.raw && !args.unmasked {
         raw::resolve_secrets(workflow)?;
     }
@@ -64,7 +73,10 @@ pub fn run(workflow: &Path, args: &LogsArgs) -> CliResult {
     });
     let mut is_first = true;
     loop {
-        let mut attempts = history::attempts(&layout, issue.as_ref())?;
+        let mut attempts = match &mut remote {
+            Some(remote) => remote.attempts(issue.as_ref(), args, has_filter || since.is_some())?,
+            None => history::attempts(&layout, issue.as_ref())?,
+        };
         let has_none = attempts.is_empty();
         attempts.retain(selected);
         if is_first && attempts.is_empty() && (has_filter || !args.follow) {
@@ -119,7 +131,10 @@ pub fn run(workflow: &Path, args: &LogsArgs) -> CliResult {
         if !args.follow || (has_filter && all_ended) {
             return Ok(Exit::Done);
         }
-        std::thread::sleep(POLL_INTERVAL);
+        std::thread::sleep(match remote {
+            Some(_) => REMOTE_POLL_INTERVAL,
+            None => POLL_INTERVAL,
+        });
     }
 }
 
