@@ -143,7 +143,7 @@ impl TemporalEngine {
         let (ledger, stored) = lead.await.map_err(copy_failed)?;
         let books = SharedBooks {
             ledger: ledger.clone(),
-            service_dir,
+            service_dir: service_dir.clone(),
         };
         let desk = OutputDesk::new(&daemon.host, lease, Box::new(books));
         responder.lead(desk.clone());
