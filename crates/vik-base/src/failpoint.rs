@@ -57,6 +57,15 @@ pub const WORK_TREE_POINTS: &[&str] = &[
     "commits_taken_over",
 ];
 
+/// The points of an attempt in a durable workspace, in their order.
+pub const DURABLE_POINTS: &[&str] = &[
+    "work_claimed",
+    "work_files_restored",
+    "work_restored",
+    "work_noted",
+    "work_pushed",
+];
+
 /// The points of an issue that a person takes over and hands back, in their order.
 pub const TAKE_OVER_POINTS: &[&str] = &["taken_over", "session_started", "person_traced"];
 
@@ -95,6 +104,7 @@ pub fn reach(name: &str) {
             OUTPUT_POINTS,
             STREAM_POINTS,
             WORK_TREE_POINTS,
+            DURABLE_POINTS,
             TAKE_OVER_POINTS,
             COMPACTION_POINTS,
         ]

@@ -85,6 +85,10 @@ pub struct Start {
     pub worker: Option<WorkerName>,
     /// The number of the attempt within its run, from 1.
     pub attempt: u32,
+    /// A number that is larger than that of each earlier attempt of the issue, so that what an
+    /// earlier one writes elsewhere can be refused. 0 if an earlier version of Vik started it.
+    #[serde(default, skip_serializing_if = "is_unnumbered")]
+    pub fencing_number: u64,
     /// The number of its turn within the conversation, from 1; 0 in a stage without `turns`. All
     /// turns of a conversation together use up one attempt.
     #[serde(default, skip_serializing_if = "is_no_turn")]
@@ -179,6 +183,10 @@ pub struct HandedBack {
 impl HandedBack {
     /// The maximum number of paths.
     pub const MAX_FILES: usize = 100;
+}
+
+fn is_unnumbered(number: &u64) -> bool {
+    *number == 0
 }
 
 fn is_no_turn(turn: &u32) -> bool {

@@ -63,6 +63,10 @@ pub const CODES: &[(&str, &str)] = &[
         "duplicate_state",
         "A state is listed twice, or belongs to a stage with several states and to another stage.",
     ),
+    (
+        "durable_workspace",
+        "`workspace.durable` is set without `issue.hooks.after_create`.",
+    ),
     ("empty", "The file contains no workflow."),
     ("empty_value", "A required value is empty."),
     (

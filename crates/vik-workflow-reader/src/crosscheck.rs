@@ -41,6 +41,7 @@ impl Check<'_> {
         self.resumable(file, &agents);
         self.parallel_writers(file, &agents);
         self.askable(file, &agents);
+        self.durable(file);
         if file.issues.show.command.is_none() {
             self.unused(
                 "issues.show.timeout".to_owned(),

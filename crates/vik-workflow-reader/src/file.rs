@@ -10,7 +10,9 @@ use vik_core::workflow::{
 use super::agent::Agent;
 use super::amounts::{Attempts, Memory, Percent, SlotLimit, TokenLimit, UsdLimit};
 use super::approve::Approve;
+
 use super::decode::Named;
+use super::durable::Durable;
 use super::engine::{Engine, Where};
 use super::http::Http;
 use super::intent::{Intent, Trust};
@@ -147,7 +149,12 @@ section! {
     /// The home folder, relative to the workflow file; `~/` is the home directory. If the section
     /// exists and this is null: `VIK_HOME`, else `~/.vik`.
     "root" root: optional PathText;
+    /// Whether the work of each workspace is saved to a git remote after each attempt, so that it can
+    /// continue on another machine: `true`, or a map with the remote. Stages with `parallel` do not
+    /// save. Default: false.
+    "durable" durable: optional Durable;
     instead {
+        "remote" => "use `workspace.durable.remote`",
         "path" | "dir" | "home" => "did you mean `root`?",
     }
 }

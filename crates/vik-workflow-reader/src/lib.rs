@@ -16,6 +16,7 @@ mod check;
 mod codes;
 mod crosscheck;
 mod decode;
+mod durable;
 mod engine;
 mod extensions;
 mod file;

@@ -103,6 +103,7 @@ pub(crate) fn lower(mut file: file::File, places: &Places, sink: &mut Sink) -> O
         pressure: file.looping.pressure,
         day_limit: file.limits,
         workspace_root,
+        workspace_durable: file.workspace.durable.flatten(),
         agents: agents?.into_iter().collect::<Option<BTreeMap<_, _>>>()?,
         tracker: check.tracker.map(|tracker| tracker.args),
         pull: Intake {

@@ -240,6 +240,11 @@ impl Layout {
         self.records_dir().join(folder_name(issue) + ".git.json")
     }
 
+    /// What is known on this machine about the saved work of an issue's workspace.
+    pub fn durable_record(&self, issue: &IssueId) -> PathBuf {
+        self.records_dir().join(folder_name(issue) + ".durable.json")
+    }
+
     /// Since when the issues that have a workspace have been absent from pulls.
     pub fn unlisted_file(&self) -> PathBuf {
         self.service_dir().join("unlisted.json")

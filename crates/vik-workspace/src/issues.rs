@@ -138,6 +138,7 @@ pub fn prepare(layout: &Layout, issue: &IssueId, made_by_hook: bool) -> Result<P
         // A stage that runs in parallel may use it, so it stays the same folder.
         write_record(&workspace.record, issue)?;
         remove_record(&layout.git_record(issue))?;
+        remove_record(&layout.durable_record(issue))?;
         return Ok(Prepared::Created(workspace));
     }
     if made_by_hook {
@@ -147,6 +148,7 @@ pub fn prepare(layout: &Layout, issue: &IssueId, made_by_hook: bool) -> Result<P
     }
     // It describes a workspace that no longer exists.
     remove_record(&layout.git_record(issue))?;
+    remove_record(&layout.durable_record(issue))?;
     // A folder that a power cut removes is created again: nothing here needs to be on the disk yet.
     mkdirat(&issues, name.as_str(), Mode::from_bits_truncate(FOLDER_MODE))
         .map_err(|error| WorkspaceError::io("create the folder", &path)(error.into()))?;
@@ -218,6 +220,7 @@ pub fn remove(layout: &Layout, issue: &IssueId) -> Result<Removed, WorkspaceErro
     }
     remove_record(&layout.creating_record(issue))?;
     remove_record(&layout.git_record(issue))?;
+    remove_record(&layout.durable_record(issue))?;
     // The next workspace in its place is a different one.
     remove_record(&layout.last_snapshot(issue))?;
     Ok(removed)

@@ -30,6 +30,21 @@ pub fn folder_name(issue: &IssueId) -> String {
     if (1..=MAX_PLAIN_BYTES).contains(&id.len()) && !id.starts_with('.') && id.bytes().all(plain) {
         return id.to_owned();
     }
+    slug_and_hash(id, '~')
+}
+
+/// Returns a name for untrusted text that is safe in a ref and a path: the text itself if it is
+/// `[A-Za-z0-9_-]{1,100}`, otherwise a readable slug, `+`, and a hash. Two texts never have the same
+/// name.
+pub(super) fn unique_name(text: &str) -> String {
+    let plain = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'-');
+    if (1..=MAX_PLAIN_BYTES).contains(&text.len()) && text.bytes().all(plain) {
+        return text.to_owned();
+    }
+    slug_and_hash(text, '+')
+}
+
+fn slug_and_hash(id: &str, separator: char) -> String {
     let mut slug = String::new();
     for c in id.chars() {
         if slug.len() >= MAX_SLUG_BYTES {
@@ -43,7 +58,7 @@ pub fn folder_name(issue: &IssueId) -> String {
     }
     let slug = slug.trim_end_matches('-');
     let slug = if slug.is_empty() { "issue" } else { slug };
-    format!("{slug}~{}", short_hash(id.as_bytes()))
+    format!("{slug}{separator}{}", short_hash(id.as_bytes()))
 }
 
 /// Returns the first 64 bits of a SHA-256, as 16 lower-case hex digits.

@@ -211,6 +211,7 @@ fn context(host: &Host, kind: Kind, stage: &Stage, issue: &Issue) -> Value {
         attempt_id: AttemptId(nil),
         worker: None,
         attempt: 1,
+        fencing_number: 0,
         turn: 0,
         previous: None,
         resume: None,

@@ -209,6 +209,7 @@ impl Scene {
             attempt_id: AttemptId(uuid::Uuid::now_v7()),
             worker: None,
             attempt: 1,
+            fencing_number: 1,
             turn: 0,
             previous: None,
             resume: None,

@@ -89,6 +89,9 @@ pub struct IssueMachine {
     /// The worker that has the workspace; `None` for this machine, or if there is no workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     worker: Option<WorkerName>,
+    /// The fencing number of the last attempt.
+    #[serde(default, skip_serializing_if = "start::is_unnumbered")]
+    fencing_number: u64,
 }
 
 /// The result of applying an observation.
@@ -127,6 +130,7 @@ impl IssueMachine {
             taken_over: None,
             handed_back: None,
             worker: None,
+            fencing_number: 0,
         }
     }
 

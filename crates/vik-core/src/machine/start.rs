@@ -56,6 +56,7 @@ impl IssueMachine {
             .filter(|(_, resume)| resume.worker.as_ref() == worker)
             .map(|(_, resume)| resume.clone());
         let resumes = resume.is_some();
+        let fencing_number = self.next_fencing_number(now);
         let start = Start {
             issue: self.issue.clone(),
             stage: stage.clone(),
@@ -63,6 +64,7 @@ impl IssueMachine {
             attempt_id,
             worker: worker.cloned(),
             attempt: run.attempts + 1,
+            fencing_number,
             turn: run.next_turn(stage, resumes),
             previous: run.last.clone(),
             resume,
@@ -93,4 +95,17 @@ impl IssueMachine {
         self.runs.insert(at, run);
         start
     }
+
+    /// Returns a number that no earlier attempt of the issue had. It is the time in milliseconds, so
+    /// that it is also larger than those that are forgotten when the issue is not in use. In between,
+    /// the clock of another machine that starts attempts may be behind.
+    fn next_fencing_number(&mut self, now: Now) -> u64 {
+        let millis = u64::try_from(now.wall.as_millisecond()).unwrap_or_default();
+        self.fencing_number = millis.max(self.fencing_number + 1);
+        self.fencing_number
+    }
+}
+
+pub(super) fn is_unnumbered(number: &u64) -> bool {
+    *number == 0
 }

@@ -29,10 +29,10 @@ pub use http::Http;
 pub use intent::{OnViolation, ScopeConflicts, StageIntent, TrustPolicy, Untrusted};
 pub use mcp::{AUTHORIZATION, BadUrl, HeaderValue, HttpUrl, McpSandbox, McpServer, McpTools, McpTransport};
 pub use model::{
-    HandOverRetry, Intake, IssuePolicy, LogFormat, Notifier, NotifyAddress, NotifyChannel, NotifyEvent,
-    OnStateChange, Pressure, PromptSource, RemoveWorkspace, Retry, SandboxBackend, SandboxChoice,
-    SandboxFiles, SandboxKeys, SandboxNetwork, SandboxPolicy, SecretSource, Show, Stage, TimeOfDay, Turns,
-    Workflow, WorkspaceRoot,
+    DurableWorkspace, HandOverRetry, Intake, IssuePolicy, LogFormat, Notifier, NotifyAddress, NotifyChannel,
+    NotifyEvent, OnStateChange, Pressure, PromptSource, RemoveWorkspace, Retry, SandboxBackend,
+    SandboxChoice, SandboxFiles, SandboxKeys, SandboxNetwork, SandboxPolicy, SecretSource, Show, Stage,
+    TimeOfDay, Turns, Workflow, WorkspaceRoot,
 };
 pub use question::QuestionPolicy;
 pub use retention::{KeepTime, Retention};

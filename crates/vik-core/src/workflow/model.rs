@@ -43,6 +43,10 @@ pub struct Workflow {
     /// `limits`: the limit of all issues in one day (UTC).
     pub day_limit: Limit,
     pub workspace_root: WorkspaceRoot,
+    /// `workspace.durable`: where the work of workspaces is saved; `None` if it is only on the
+    /// machine of the workspace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace_durable: Option<DurableWorkspace>,
     pub agents: BTreeMap<AgentName, AgentProfile>,
     /// `issues.tracker`: the program that speaks the tracker protocol, and its arguments.
     #[serde(default)]
@@ -87,6 +91,13 @@ pub enum WorkspaceRoot {
     UserHome,
     /// A path relative to the directory of the workflow file, or to the home directory with `~/`.
     Path(String),
+}
+
+/// `workspace.durable`: the work of a workspace is saved to a git remote after each attempt.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DurableWorkspace {
+    /// The remote that `after_create` set up; `None` for the default one, such as `origin`.
+    pub remote: Option<String>,
 }
 
 /// `issues.pull`: how snapshots of issues are taken.

@@ -26,6 +26,7 @@ fn defaults_are_those_of_the_contract() {
         workflow.pressure => Pressure { min_available_memory: None, max_memory_pressure: None };
         workflow.day_limit => Limit { tokens: None, usd: None };
         workflow.workspace_root => WorkspaceRoot::BesideWorkflow;
+        workflow.workspace_durable => None;
         agent.args => [];
         agent.args_style => ArgsStyle::Repeat;
         agent.permission => Permission::WorkspaceWrite;

@@ -4,6 +4,7 @@ mod across;
 mod approve;
 mod codes;
 mod defaults;
+mod durable;
 mod engine;
 mod generated;
 mod hostile;

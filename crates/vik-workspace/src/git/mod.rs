@@ -7,6 +7,7 @@
 //! workspace it gets objects and refs, as regular files that are reached without following a link.
 
 mod checked;
+pub mod durable;
 pub mod files;
 pub mod programs;
 mod record;

@@ -136,6 +136,7 @@ const KEYS: &[(&str, &str)] = &[
     ("schedule.*.job.timeout", "schedule.*.timeout"),
     ("show", "issues.show"),
     ("tracker", "issues.tracker"),
+    ("workspace_durable", "workspace.durable"),
     ("workspace_root", "workspace.root"),
 ];
 
@@ -256,7 +257,7 @@ impl Leaves {
                 self.children(node, value);
             }
             // The section has an effect without any key.
-            ("engine.temporal.tls", Value::Object(_)) => {
+            ("engine.temporal.tls" | "workspace_durable", Value::Object(_)) => {
                 self.push(node.with("on".into()));
                 self.children(node, value);
             }

@@ -58,6 +58,7 @@ fn start_of(left: &Left) -> Start {
         attempt_id: session_id(left.session),
         worker: None,
         attempt: left.attempt,
+        fencing_number: 0,
         turn: 0,
         previous: None,
         resume: None,

@@ -73,6 +73,32 @@ impl View {
             .map_err(GitError::io("write", Path::new("HEAD")))
     }
 
+    /// Checks out a commit and a branch in the workspace, with the index of the view, and ends an
+    /// unfinished merge. The files are already there.
+    ///
+    /// # Errors
+    /// Returns an error if a file cannot be written without following a link.
+    pub fn check_out_in_workspace(&self, branch: Option<&str>, commit: Option<&str>) -> Result<(), GitError> {
+        let own = |name: &'static str| GitError::io("write", Path::new(name));
+        let folder = &self.repository.own;
+        for name in UNFINISHED {
+            files::remove(folder, name).map_err(own("index"))?;
+        }
+        files::install(&self.folder.join("index"), folder, "index").map_err(own("index"))?;
+        match (branch, commit) {
+            (Some(branch), commit) => {
+                let name = format!("refs/heads/{branch}");
+                if let Some(commit) = commit {
+                    self.repository.write_ref(&name, commit)?;
+                }
+                let content = format!("ref: {name}\n");
+                files::replace(folder, OsStr::new("HEAD"), content.as_bytes()).map_err(own("HEAD"))
+            }
+            (None, Some(commit)) => self.detach(commit),
+            (None, None) => Ok(()),
+        }
+    }
+
     /// Applies the reset of the view to the workspace: its branch, its index, and the end of an
     /// unfinished merge.
     ///
