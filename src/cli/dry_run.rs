@@ -101,6 +101,7 @@ pub fn run(loaded: &LoadedWorkflow, filter: Filter) -> CliResult {
                 .machine(&issue.id)
                 .and_then(|machine| machine.run(&stage.name))
                 .map_or(1, |run| run.attempts + 1),
+            fencing_number: 0,
             turn: 0,
             previous: None,
             resume: None,

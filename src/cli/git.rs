@@ -1,6 +1,7 @@
 //! `vik git`: runs git in the workspace of an issue without the settings of the workspace.
 
 mod args;
+mod durable;
 mod push;
 mod submodule;
 mod target;
@@ -24,6 +25,9 @@ use super::CliResult;
 pub fn run(workflow: &Path, args: &GitArgs) -> CliResult {
     if let GitVerb::Unknown(command) = &args.verb {
         return Err(unknown(command));
+    }
+    if let GitVerb::Durable(durable) = &args.verb {
+        return durable.run(workflow, args);
     }
     let target = Target::find(workflow, args)?;
     if let GitVerb::Record {
@@ -107,7 +111,7 @@ pub fn run(workflow: &Path, args: &GitArgs) -> CliResult {
         }
         GitVerb::Show(passed) => passed.run(&view, &["show"]),
         GitVerb::RevParse(passed) => passed.run(&view, &["rev-parse"]),
-        GitVerb::Record { .. } | GitVerb::Unknown(_) => Ok(Exit::Done),
+        GitVerb::Record { .. } | GitVerb::Durable(_) | GitVerb::Unknown(_) => Ok(Exit::Done),
     }
 }
 

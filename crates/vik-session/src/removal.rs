@@ -10,9 +10,10 @@ use vik_base::report;
 use vik_core::issue::Issue;
 use vik_core::workflow::Workflow;
 use vik_proc::FileLock;
+use vik_workspace::git::durable::DurableResult;
 use vik_workspace::{UnsavedWork, Workspace, WorkspaceError, WorkspaceLock, fs as private};
 
-use crate::attempt::issue_context;
+use crate::attempt::{durable, issue_context};
 use crate::hooks::{self, Hook, ScriptContext};
 use crate::host::Host;
 use crate::sandbox;
@@ -97,6 +98,7 @@ pub async fn remove(
                 .await
                 .map_err(|error| RemovalError::Hook(report::chain(&*error)))?;
         }
+        remove_saved_work(host, workflow, issue, found, locked.issue()).await;
     }
     let removed = blocking(host, issue, |host, issue| {
         vik_workspace::remove(&host.layout, &issue.id)
@@ -158,6 +160,65 @@ async fn before_remove(
     hooks::run(host, Hook::BeforeRemove.as_str(), &script, place, &log, cancel).await?;
     record.hook_ended = true;
     Ok(private::write_json_atomic(&path, &record)?)
+}
+
+/// Removes the saved work of a durable workspace from the remote, unless another machine has taken
+/// the issue over. If that fails, the workspace is removed all the same: the issue is over, and the
+/// remote may be gone.
+async fn remove_saved_work(
+    host: &Host,
+    workflow: &Workflow,
+    issue: &Issue,
+    workspace: &Workspace,
+    lock: &FileLock,
+) {
+    let Some(spec) = durable::spec_of(workflow) else {
+        return;
+    };
+    let sessions = host.layout.issue_sessions_dir(&issue.id);
+    let log = sessions.join("remove-durable.log");
+    let removed = async {
+        private::create_private_dir_all(&sessions)?;
+        let resolver = Resolver {
+            host,
+            secrets: &workflow.secrets,
+            folder: &sessions,
+        };
+        let names = &workflow.issue.hook_secrets;
+        let values = resolver.values(names, std::future::pending()).await?;
+        let mut env = host.command_env();
+        host.add_issue(issue, &mut env);
+        env.extend(values.of(names));
+        let mark = uuid::Uuid::now_v7().to_string();
+        let place = ScriptContext {
+            cwd: workspace.path(),
+            env,
+            attempt: &mark,
+            timeout: workflow.issue.hook_timeout.0,
+            sandbox: None,
+            runs_agent_code: false,
+            stdin: None,
+            lock: Some(lock),
+        };
+        let command = durable::command(host, &spec, "remove", 0, &place, &log);
+        let run = host
+            .supervisor
+            .output_with_callback(
+                &command,
+                Some(lock),
+                durable::limits(&place),
+                std::future::pending(),
+                |_| {},
+            )
+            .await?;
+        Ok::<_, Box<dyn std::error::Error + Send + Sync>>(durable::read_result(&run, &log))
+    };
+    let error = match removed.await {
+        Ok(DurableResult::Failed { reason, .. }) => reason,
+        Ok(_) => return,
+        Err(error) => report::chain(&*error),
+    };
+    tracing::warn!(issue = %issue.id, error, "the saved work of the workspace was not removed from its remote");
 }
 
 /// Takes the locks of the workspace, which is kept while any process uses it.

@@ -86,6 +86,18 @@ pub struct AttemptSpec {
     /// Why people cannot send messages to the agent; `None`: they can.
     #[serde(default = "not_steerable")]
     pub not_steerable_because: Option<String>,
+    /// Where the work of the workspace is saved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub durable: Option<DurableSpec>,
+}
+
+/// Where the work of a durable workspace is saved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DurableSpec {
+    /// The name of the git remote; `None` for the default one.
+    pub remote: Option<String>,
+    /// Separates workflows with the same remote.
+    pub queue: String,
 }
 
 /// Returns the reason for a record without one.

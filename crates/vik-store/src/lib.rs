@@ -12,7 +12,7 @@ pub mod ledger;
 mod outputs;
 mod read;
 
-pub use attempt::{AttemptFiles, AttemptRecord, AttemptSpec, StoreError};
+pub use attempt::{AttemptFiles, AttemptRecord, AttemptSpec, DurableSpec, StoreError};
 pub use journal::{
     AttemptFailure, CheckedTurn, Journal, NotedInput, NotedTurn, ProcessRecord, ResumePoint, ScriptProgress,
     Step, commands_run_twice, is_awaiting_result_approval, script_failure, steps, timed_steps,

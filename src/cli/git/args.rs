@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 
 use crate::cli::completion::issues;
 
+use super::durable::DurableArgs;
 use super::submodule::SubmoduleVerb;
 
 /// `vik git`
@@ -109,6 +110,9 @@ pub enum GitVerb {
     Show(GitArguments),
     /// Run `git rev-parse`
     RevParse(GitArguments),
+    /// A step of an attempt in a durable workspace
+    #[command(hide = true)]
+    Durable(DurableArgs),
     /// An unknown command
     #[command(external_subcommand)]
     Unknown(Vec<OsString>),

@@ -28,6 +28,8 @@ pub(super) struct Concluded<'a> {
     pub(super) result: Option<Box<RawValue>>,
     /// The number of bytes of partial lines in the raw output, if it is known.
     pub(super) partial_bytes: Option<u64>,
+    /// Why the work of an attempt that did not succeed was not saved.
+    pub(super) not_saved: Option<HandOverFailure>,
     pub(super) acquired: Acquired,
 }
 
@@ -43,6 +45,7 @@ impl<'a> Concluded<'a> {
             ended,
             result: None,
             partial_bytes: None,
+            not_saved: None,
             acquired: Acquired::default(),
         };
         if !cx.disk.is_broken() && concluded.needs_after_run() {
@@ -70,8 +73,9 @@ impl<'a> Concluded<'a> {
         let acquired = std::mem::take(&mut self.acquired);
         if !cx.disk.is_broken() {
             let failure = self.after_run(acquired).await;
-            if let Some(failure) = failure {
-                self.ended.result.hand_over_failure = Some(Box::new(cx.after_run_failure(failure)));
+            let failure = failure.map(|failure| cx.after_run_failure(failure));
+            if let Some(failure) = failure.or(self.not_saved.take()) {
+                self.ended.result.hand_over_failure = Some(Box::new(failure));
             }
         }
         if let Some(error) = cx.disk.broken() {
@@ -139,9 +143,14 @@ impl<'a> Concluded<'a> {
             folder: Some(&folder),
         };
         let context = Value::Object(context);
-        scripts
-            .repeat_hook(Hook::AfterRun, source, folder.path(), &context)
-            .await
+        let is_done = matches!(cx.script_result(Hook::AfterRun.as_str()), Some(None));
+        if cx.spec.durable.is_none() || !is_done {
+            scripts
+                .repeat_hook(Hook::AfterRun, source, folder.path(), &context)
+                .await?;
+        }
+        // The hook may have changed the workspace, for example committed the work.
+        scripts.save_work(&folder).await.map(drop)
     }
 
     fn session_value(&self) -> Value {

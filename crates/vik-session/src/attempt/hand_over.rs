@@ -15,6 +15,7 @@ use vik_store::{AttemptFailure, ResumePoint};
 use super::acceptance::Checked;
 use super::commands::StopCause;
 use super::concluded::Concluded;
+use super::durable::not_saved;
 use super::finish::Finish;
 use super::live::LivePhase;
 use super::opened::{Attempt, AttemptContext, OpenError};
@@ -84,6 +85,8 @@ impl AttemptContext<'_> {
                 Some(NotApplied::Refused(refusals)) => return Err(refused(&refusals)),
             }
         }
+        let scripts = workplace.scripts(self, &secrets);
+        scripts.save_work(&workplace.folder).await.map_err(not_saved)?;
         let Some(source) = self.start().stage.after_run.clone() else {
             return Ok(());
         };
@@ -95,6 +98,7 @@ impl AttemptContext<'_> {
             ended,
             result: self.mapped_result().await,
             partial_bytes: None,
+            not_saved: None,
             acquired: Acquired::default(),
         };
         let acquired = Acquired::new(Some(secrets), workplace);

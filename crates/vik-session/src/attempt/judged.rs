@@ -33,6 +33,8 @@ pub(super) struct Judged<'a> {
     pub(super) question: Option<Question>,
     /// Why an output of the accepted result was not carried out.
     pub(super) hand_over_failure: Option<HandOverFailure>,
+    /// Why the work of an attempt that did not succeed was not saved.
+    pub(super) not_saved: Option<HandOverFailure>,
     pub(super) acquired: Acquired,
 }
 
@@ -55,6 +57,7 @@ impl<'a> Judged<'a> {
             outputs: Vec::new(),
             question: None,
             hand_over_failure: None,
+            not_saved: None,
             acquired,
         }
     }
@@ -107,6 +110,7 @@ impl<'a> Judged<'a> {
             ended,
             result: self.exited.agent.conclusion.result,
             partial_bytes: self.exited.agent.partial_bytes,
+            not_saved: self.not_saved,
             acquired: self.acquired,
         })
     }

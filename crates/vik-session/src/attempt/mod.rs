@@ -26,6 +26,7 @@ mod concluded;
 mod confine;
 mod context;
 mod credentials;
+pub(crate) mod durable;
 mod exited;
 mod extensions;
 mod finish;

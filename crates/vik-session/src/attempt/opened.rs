@@ -23,6 +23,7 @@ use vik_workspace::fs as private;
 
 use super::commands::{AttemptCommands, StopCause};
 use super::context::stage_context;
+use super::durable;
 use super::full::{DiskFaults, FULL, is_full, is_out_of_files};
 use super::input_mode::{asks_before_calls, not_steerable_because};
 use super::updates::UpdateSender;
@@ -242,6 +243,8 @@ impl Attempt {
             AttemptFailure::failed(FailureClass::Usage, reason)
         })?;
         let asks = asks_before_calls(&start, profile);
+        // Another attempt may work in the same workspace, and would hold the issue.
+        let durable = durable::spec_of(&self.workflow).filter(|_| !start.stage.parallel);
         let refused = start.resume.take_if(|resume| {
             !vik_agents::driver(profile.runtime).is_valid_session_id(&resume.provider_session_id)
         });
@@ -271,6 +274,7 @@ impl Attempt {
                 create_secrets: self.workflow.issue.hook_secrets.clone(),
                 resume_refused: refused.map(|resume| resume.attempt_id),
                 not_steerable_because: not_steerable_because(profile, asks),
+                durable,
             })),
         })
     }

@@ -20,7 +20,7 @@ impl<'a> Opened<'a> {
     /// # Errors
     /// The failed attempt.
     pub(super) async fn prepare(self) -> Result<Prepared<'a>, Box<Judged<'a>>> {
-        let Self { cx, log } = self;
+        let Self { cx, mut log } = self;
         let secrets = match cx.resolve_secrets().await {
             Ok(secrets) => secrets,
             Err(failure) => {
@@ -68,11 +68,17 @@ impl<'a> Opened<'a> {
             folder,
             before: None,
         };
-        match workplace
-            .scripts(cx, &secrets)
-            .before_agent(&workplace.folder)
-            .await
-        {
+        let scripts = workplace.scripts(cx, &secrets);
+        let ready = match scripts.restore_work(&workplace.folder).await {
+            Ok(line) => {
+                if let Some(line) = line {
+                    cx.write_note(&mut log.log, &line);
+                }
+                scripts.before_agent(&workplace.folder).await
+            }
+            Err(failure) => Err(failure),
+        };
+        match ready {
             Ok(()) => {
                 workplace.before = cx.fingerprint(workplace.workdir()).await;
                 Ok(Prepared {

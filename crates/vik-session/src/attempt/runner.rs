@@ -60,12 +60,13 @@ impl<'a> Opened<'a> {
         let concluded = match plan {
             ResumePoint::Over { ended } => Concluded::resume(self, *ended).await,
             plan => {
-                let judged = match self.pursue(plan).await {
+                let mut judged = match self.pursue(plan).await {
                     Ok(judged) => judged,
                     Err(Detached) => {
                         return cx.disk.broken().map_or(Finish::Detached, Finish::StorageFailed);
                     }
                 };
+                judged.save_work().await;
                 match judged.conclude().await {
                     Ok(concluded) => concluded,
                     Err(error) => return Finish::StorageFailed(error),

@@ -34,9 +34,15 @@ impl From<Reopened> for ClosableLog {
 }
 
 impl AttemptContext<'_> {
-    /// Writes a line of Vik itself to the session log.
+    /// Writes a line of Vik itself to the log of an attempt whose agent has ended.
     pub(super) fn log_note(&self, log: &mut ClosableLog, text: &str) {
-        let Some(log) = &mut log.log else { return };
+        if let Some(log) = &mut log.log {
+            self.write_note(log, text);
+        }
+    }
+
+    /// Writes a line of Vik itself to the session log.
+    pub(super) fn write_note(&self, log: &mut SessionLog, text: &str) {
         let written = log
             .push(Timestamp::now(), &Event::note(text.to_owned()))
             .and_then(|_| log.flush());

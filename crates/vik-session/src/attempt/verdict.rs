@@ -17,6 +17,10 @@ impl Verdict {
         self.0.is_none()
     }
 
+    pub(super) fn failure(&self) -> Option<&AttemptFailure> {
+        self.0.as_ref()
+    }
+
     pub(super) fn into_failure(self) -> Option<AttemptFailure> {
         self.0
     }

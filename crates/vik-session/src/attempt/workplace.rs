@@ -188,10 +188,11 @@ impl ScriptRunner<'_> {
             Some(Some(failure)) => return Err(NoWorkspace::after_create(failure)),
             ended => ended.is_some(),
         };
+        let is_durable = cx.attempt.workflow.workspace_durable.is_some();
         let prepared = cx
             .in_workspace(move |host, id| {
                 // The hook succeeded, and the daemon died before it marked the workspace as ready.
-                let record = |workspace: &Workspace| record_repository(host, id, workspace);
+                let record = |workspace: &Workspace| record_repository(host, id, workspace, is_durable);
                 let finished = if was_created {
                     vik_workspace::finish(&host.layout, id, record)?
                 } else {
@@ -218,7 +219,7 @@ impl ScriptRunner<'_> {
         }
         let ready = cx.in_workspace(move |host, id| {
             if made_by_hook {
-                record_repository(host, id, &fresh);
+                record_repository(host, id, &fresh, is_durable);
             }
             // Until the mark is set, the folder counts as incomplete: it is removed and created
             // again.
@@ -231,10 +232,15 @@ impl ScriptRunner<'_> {
 
 /// Records the repository that `after_create` made, before an agent works there. Without a record
 /// `vik git` refuses and reports it.
-fn record_repository(host: &Host, issue: &IssueId, workspace: &Workspace) {
+fn record_repository(host: &Host, issue: &IssueId, workspace: &Workspace, is_durable: bool) {
     if let Err(error) = git::take_record(&host.layout, issue, workspace) {
         let error = report::chain(&error);
         tracing::warn!(error, "the git repository of the workspace was not recorded");
+    }
+    // Without the note, the work that another machine saved would not replace what is there.
+    if is_durable && let Err(error) = git::durable::note_created(&host.layout, issue) {
+        let error = report::chain(&error);
+        tracing::warn!(error, "the creation of the workspace was not recorded");
     }
 }
 

@@ -59,7 +59,7 @@ pub enum DurableResult {
         /// Folders with repositories of their own, which are not saved.
         left_out: Vec<String>,
     },
-    /// The ref was removed, or belongs to a newer attempt, or there is none.
+    /// The ref was removed, or it belongs to a newer attempt, or there is none.
     Removed,
     /// The attempt did not get as far as holding the issue, so it has nothing to save.
     NotClaimed,
@@ -68,6 +68,12 @@ pub enum DurableResult {
     /// The workspace has work that was never saved, and the remote has newer work of another
     /// machine.
     Diverged { saved: SavedWork },
+    /// The step failed.
+    Failed {
+        reason: String,
+        /// Whether it may succeed if nothing is changed, such as after an error of the network.
+        is_temporary: bool,
+    },
 }
 
 impl Durable<'_> {

@@ -1,0 +1,93 @@
+//! `vik git durable`: the steps of an attempt in a durable workspace.
+
+use clap::{Args, ValueEnum};
+use vik_api::ErrorBody;
+use vik_base::report::{Exit, Failure};
+use vik_workspace::git::GitError;
+use vik_workspace::git::durable::{Durable, DurableResult, WorkRef};
+
+use super::args::GitArgs;
+use super::target::Target;
+use crate::cli::{CliResult, print};
+
+/// `vik git durable`
+#[derive(Debug, Args)]
+pub struct DurableArgs {
+    /// What to do
+    step: DurableStep,
+    /// The fencing number of the attempt
+    #[arg(long)]
+    number: u64,
+    /// The queue of the workflow
+    #[arg(long)]
+    queue: String,
+    /// Remote [default: origin]
+    #[arg(long)]
+    remote: Option<String>,
+}
+
+/// A step of `vik git durable`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum DurableStep {
+    /// Take the issue over, and restore its work
+    Claim,
+    /// Save the work
+    Save,
+    /// Remove the saved work
+    Remove,
+}
+
+impl DurableArgs {
+    /// Carries out the step, and prints its result as JSON, also that of a step that failed.
+    pub fn run(&self, workflow: &std::path::Path, args: &GitArgs) -> CliResult {
+        let result = Target::find(workflow, args)
+            .map_err(|failure| failed(&failure.body(), false))
+            .and_then(|target| self.run_in(&target))
+            .unwrap_or_else(|failed| failed);
+        print(&format!("{}\n", serde_json::json!(result)));
+        Ok(Exit::Done)
+    }
+
+    fn run_in(&self, target: &Target) -> Result<DurableResult, DurableResult> {
+        let refused = |failure: Failure| failed(&failure.body(), false);
+        let record = target.read_record().map_err(refused)?;
+        let name = self
+            .remote
+            .as_deref()
+            .or(record.default_remote())
+            .unwrap_or("origin");
+        let remote = record.remotes.get(name).ok_or_else(|| DurableResult::Failed {
+            reason: format!("no remote `{name}` existed after `after_create`"),
+            is_temporary: false,
+        })?;
+        target
+            .refuse_inside(remote.push_url.as_ref().unwrap_or(&remote.url))
+            .map_err(refused)?;
+        let durable = Durable {
+            layout: &target.layout,
+            issue: &target.issue,
+            workspace: &target.workspace,
+            record: &record,
+            remote: name,
+            work_ref: WorkRef::new(&self.queue, &target.issue),
+            number: self.number,
+        };
+        let done = match self.step {
+            DurableStep::Claim => durable.claim(),
+            DurableStep::Save => durable.save(),
+            DurableStep::Remove => durable.remove(),
+        };
+        done.map_err(|error| {
+            let is_temporary = matches!(error, GitError::Git { .. } | GitError::Io { .. });
+            failed(&super::failure(&error).body(), is_temporary)
+        })
+    }
+}
+
+fn failed(body: &ErrorBody, is_temporary: bool) -> DurableResult {
+    let hint = body.hint.iter().map(|hint| format!("; {hint}"));
+    DurableResult::Failed {
+        reason: [body.message.clone()].into_iter().chain(hint).collect(),
+        is_temporary,
+    }
+}
