@@ -64,7 +64,9 @@ pub fn run(workflow: &Path, args: &GitArgs) -> CliResult {
             let url = settings.push_url.as_ref().unwrap_or(&settings.url);
             target.refuse_inside(url)?;
             let tracked = format!("refs/remotes/{name}/{branch}");
+            let fence = durable::fence(&target, &view, &record, &name)?;
             let push = Push {
+                fence,
                 view: &view,
                 remote: &name,
                 branch: &branch,

@@ -52,6 +52,7 @@ mod replaced;
 mod reports;
 mod retention;
 mod sandbox;
+mod saved_work;
 mod schedule;
 mod scope;
 mod secrets;

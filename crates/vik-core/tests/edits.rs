@@ -178,6 +178,7 @@ fn edits_name_the_keys_of_the_file() {
         .replace("root: ../home", "root: ../other")
         .replace("echo one", "echo one\n          echo more")
         .replace("    after_create: git clone . .\n", "")
+        .replace("  durable: {remote: upstream}\n", "")
         .replace("      verify: cargo test\n", "")
         .replace("      prompt: do it\n", "      prompt: do it\n      verify: x\n")
         .replace("PORT: 8080", "PORT: 9090\n      NEW: secret")

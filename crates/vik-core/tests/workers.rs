@@ -6,11 +6,12 @@ mod common;
 
 use std::num::NonZeroU32;
 
-use common::{end, id, now, pull, ran, restored, scheduler, started};
+use common::{at, end, id, now, pull, pulled, ran, restored, scheduler, started};
 use vik_core::attempt::{AttemptResult, Start};
 use vik_core::changes::Changes;
 use vik_core::outcome::Outcome;
 use vik_core::scheduler::{Hold, Input, NoWorker, Scheduler};
+use vik_core::time::Now;
 use vik_core::worker::{Presence, Revision, Worker, WorkerLoss, Workers};
 
 fn revision() -> Revision {
@@ -128,4 +129,26 @@ fn lost_worker_starts_the_next_attempt_elsewhere_and_uses_up_nothing() {
         Some("the worker `a` does not respond")
     );
     assert_eq!(scheduler.life(&id()).attempts, 0);
+}
+
+#[test]
+fn fencing_number_grows_although_the_clock_is_behind() {
+    let mut scheduler = scheduler("");
+    scheduler.handle(at(100), Input::PullStarted);
+    let first = started(scheduler.handle(at(100), pulled("todo"))).unwrap();
+    assert_eq!(first.fencing_number, 100_000);
+    let behind = Now {
+        wall: at(50).wall,
+        mono: at(2000).mono,
+    };
+    let ended = Input::Ended {
+        issue: id(),
+        attempt_id: first.attempt_id,
+        report: ran(Outcome::Lost),
+    };
+    scheduler.handle(at(100), ended);
+    let mut effects = scheduler.handle(behind, Input::PullStarted);
+    effects.extend(scheduler.handle(behind, pulled("todo")));
+    let second = started(effects).unwrap();
+    assert_eq!(second.fencing_number, 100_001);
 }

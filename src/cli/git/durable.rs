@@ -2,9 +2,11 @@
 
 use clap::{Args, ValueEnum};
 use vik_api::ErrorBody;
-use vik_base::report::{Exit, Failure};
-use vik_workspace::git::GitError;
-use vik_workspace::git::durable::{Durable, DurableResult, WorkRef};
+use vik_base::report::{ErrorCode, Exit, Failure};
+use vik_workspace::git::durable::{
+    Durable, DurableResult, NUMBER_VARIABLE, PushFence, QUEUE_VARIABLE, REMOTE_VARIABLE, WorkRef,
+};
+use vik_workspace::git::{GitError, Record, View};
 
 use super::args::GitArgs;
 use super::target::Target;
@@ -82,6 +84,38 @@ impl DurableArgs {
             failed(&super::failure(&error).body(), is_temporary)
         })
     }
+}
+
+/// Returns the fence for a push to a remote: in the hooks of an attempt that saves its work there.
+pub fn fence(
+    target: &Target,
+    view: &View,
+    record: &Record,
+    remote: &str,
+) -> Result<Option<PushFence>, Failure> {
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let (Some(number), Some(queue)) = (variable(NUMBER_VARIABLE), variable(QUEUE_VARIABLE)) else {
+        return Ok(None);
+    };
+    let own = variable(REMOTE_VARIABLE);
+    let own = own.as_deref().or(record.default_remote()).unwrap_or("origin");
+    let (Ok(number), true) = (number.parse(), own == remote) else {
+        return Ok(None);
+    };
+    let durable = Durable {
+        layout: &target.layout,
+        issue: &target.issue,
+        workspace: &target.workspace,
+        record,
+        remote,
+        work_ref: WorkRef::new(&queue, &target.issue),
+        number,
+    };
+    let fence = durable.fence(view).map_err(|error| super::failure(&error))?;
+    fence.map(Some).map_err(|holder| {
+        let heading = format!("a newer attempt holds the issue ({holder}), so nothing was pushed");
+        Failure::new(Exit::Failed, ErrorCode::GitStale, heading)
+    })
 }
 
 fn failed(body: &ErrorBody, is_temporary: bool) -> DurableResult {

@@ -1,6 +1,7 @@
 //! `vik git push`
 
 use vik_base::report::{ErrorCode, Exit, Failure};
+use vik_workspace::git::durable::PushFence;
 use vik_workspace::git::{View, output};
 
 use super::{failure, run_git};
@@ -23,6 +24,8 @@ pub struct Push<'a> {
     /// The last commit of this branch that Vik saw.
     pub recorded: Option<&'a String>,
     pub force: Force,
+    /// Lets the push succeed only while the attempt holds the issue.
+    pub fence: Option<PushFence>,
 }
 
 impl Force {
@@ -57,18 +60,23 @@ impl Push<'_> {
         })?;
         let mut args = vec!["push".to_owned()];
         args.extend(quiet.then(|| "--quiet".to_owned()));
-        args.push(match self.force {
-            Force::Always => "--force".to_owned(),
+        args.extend(match self.force {
+            // Not `--force`, which would also apply to the fence.
+            Force::Always => None,
             // Git's own fast-forward check trusts the agent's objects. With a lease git does not
             // check, and replaces the branch only if it still holds the examined commit.
             Force::Never | Force::WithLease => {
                 let seen = self.remote_commit(&target)?;
                 self.check(seen.as_deref(), &commit)?;
-                format!("--force-with-lease={target}:{}", seen.unwrap_or_default())
+                let seen = seen.unwrap_or_default();
+                Some(format!("--force-with-lease={target}:{seen}"))
             }
         });
+        args.extend(self.fence.iter().flat_map(|fence| fence.options.clone()));
         args.push(self.remote.to_owned());
-        args.push(format!("{commit}:{target}"));
+        let plus = if self.force == Force::Always { "+" } else { "" };
+        args.push(format!("{plus}{commit}:{target}"));
+        args.extend(self.fence.iter().map(|fence| fence.refspec.clone()));
         run_git(&mut self.view.git(args)).map(drop)?;
         // A clone of a single branch tracks no other branch.
         output(&mut self.view.git(["update-ref", tracked, &commit]))

@@ -223,14 +223,18 @@ impl Judged<'_> {
             .failure()
             .is_some_and(|failure| failure.class == Some(FailureClass::UnprovenEnd));
         let acquired = &self.acquired;
-        let (Some(secrets), Some(lock), Some(folder)) = (&acquired.secrets, &acquired.lock, &acquired.folder)
-        else {
+        let (Some(lock), Some(folder)) = (&acquired.lock, &acquired.folder) else {
             return;
         };
         if cx.spec.durable.is_none() || may_have_processes || cx.disk.is_broken() || cx.check_lease().is_err()
         {
             return;
         }
+        let Some(secrets) = &acquired.secrets else {
+            let reason = "cannot save the workspace: the secrets of its hooks are not available";
+            self.not_saved = Some(not_saved(AttemptFailure::failed(FailureClass::Hook, reason)));
+            return;
+        };
         let updates = &cx.attempt.updates;
         updates.set_facts(|facts| facts.phase = LivePhase::Finishing);
         let scripts = ScriptRunner {

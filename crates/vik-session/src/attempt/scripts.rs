@@ -352,6 +352,16 @@ impl AttemptContext<'_> {
     /// Adds the variables that hooks and agents get in addition to their environment.
     pub(super) fn add_vik_variables(&self, env: &mut BTreeMap<String, String>) {
         vik_variables(self.host(), self.start(), env);
+        if let Some(durable) = &self.spec.durable {
+            env.insert(
+                git::durable::NUMBER_VARIABLE.to_owned(),
+                self.start().fencing_number.to_string(),
+            );
+            env.insert(git::durable::QUEUE_VARIABLE.to_owned(), durable.queue.clone());
+            if let Some(remote) = &durable.remote {
+                env.insert(git::durable::REMOTE_VARIABLE.to_owned(), env_value(remote));
+            }
+        }
         if let Some(commit) = self.base_commit() {
             env.insert("VIK_BASE_COMMIT".to_owned(), commit);
         }

@@ -1,6 +1,5 @@
 //! Takes an issue over for an attempt, with the work that another machine saved.
 
-use uuid::Uuid;
 use vik_base::failpoint;
 
 use super::remote::{RemoteState, text};
@@ -70,11 +69,7 @@ impl Durable<'_> {
                 Some(RemoteState { id, state }) => (Some(id), state.saved),
                 None => (None, None),
             };
-            let state = State {
-                holder: self.number,
-                saved,
-                id: Uuid::now_v7(),
-            };
+            let state = State::new(self.number, saved);
             let next = self.write_state(view, &state)?;
             if self.push(view, id.as_deref(), Some(&next))? {
                 return Ok(Ok(state));

@@ -40,6 +40,23 @@ pub struct Durable<'a> {
     pub number: u64,
 }
 
+/// The variable with the fencing number of an attempt in a durable workspace, for `vik git push`.
+pub const NUMBER_VARIABLE: &str = "VIK_FENCING_NUMBER";
+
+/// The variable with the queue of the workflow of such an attempt.
+pub const QUEUE_VARIABLE: &str = "VIK_DURABLE_QUEUE";
+
+/// The variable with the remote of such an attempt, if the workflow names one.
+pub const REMOTE_VARIABLE: &str = "VIK_DURABLE_REMOTE";
+
+/// The arguments that make a push succeed only while the attempt holds the issue: together with what
+/// it pushes, it replaces the ref of the issue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PushFence {
+    pub options: [String; 2],
+    pub refspec: String,
+}
+
 /// The result of a step of a durable workspace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "result", rename_all = "snake_case")]
@@ -116,6 +133,26 @@ impl Durable<'_> {
             }
         }
         Err(self.busy())
+    }
+
+    /// Prepares a push of something else from a view of the workspace. Returns the number of the
+    /// attempt that holds the issue as an error, if it is another one.
+    ///
+    /// # Errors
+    /// Returns an error if the remote cannot be read.
+    pub fn fence(&self, view: &View) -> Result<Result<PushFence, u64>, GitError> {
+        let found = match self.read_remote(view)? {
+            Some(found) if found.state.holder == self.number => found,
+            found => return Ok(Err(found.map_or(0, |found| found.state.holder))),
+        };
+        let next = self.write_state(view, &found.state.renewed())?;
+        Ok(Ok(PushFence {
+            options: [
+                "--atomic".to_owned(),
+                format!("--force-with-lease={}:{}", self.work_ref, found.id),
+            ],
+            refspec: format!("{next}:{}", self.work_ref),
+        }))
     }
 
     /// Returns the error for a ref that other processes keep moving.

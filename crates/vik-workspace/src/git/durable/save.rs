@@ -1,6 +1,5 @@
 //! Saves the work of a workspace.
 
-use uuid::Uuid;
 use vik_base::failpoint;
 
 use super::remote::{commit, text};
@@ -41,11 +40,7 @@ impl Durable<'_> {
                 record.sending = Some(work.clone());
                 record.write(self.layout, self.issue)?;
                 failpoint::reach("work_noted");
-                let state = State {
-                    holder: self.number,
-                    saved: Some(work.clone()),
-                    id: Uuid::now_v7(),
-                };
+                let state = State::new(self.number, Some(work.clone()));
                 let next = self.write_state(&view, &state)?;
                 if !self.push(&view, Some(&found.id), Some(&next))? {
                     continue;

@@ -97,3 +97,18 @@ pub struct State {
     /// Makes each commit a different one, so that a push of it is never skipped.
     pub id: Uuid,
 }
+
+impl State {
+    pub fn new(holder: u64, saved: Option<SavedWork>) -> Self {
+        Self {
+            holder,
+            saved,
+            id: Uuid::now_v7(),
+        }
+    }
+
+    /// Returns the same state as another commit.
+    pub fn renewed(self) -> Self {
+        Self::new(self.holder, self.saved)
+    }
+}

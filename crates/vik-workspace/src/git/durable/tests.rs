@@ -260,6 +260,35 @@ fn push_of_an_attempt_that_was_overtaken_in_between_is_refused() {
 }
 
 #[test]
+fn fenced_push_of_an_older_attempt_is_refused_with_all_that_it_pushes() {
+    let scene = Scene::new("1");
+    let first = scene.machine("first");
+    first.claim(1);
+    let push = |durable: &Durable<'_>, between: &dyn Fn()| {
+        let view = durable.open_view().unwrap();
+        let fence = durable.fence(&view).unwrap()?;
+        between();
+        let mut args = vec!["push".to_owned(), "--quiet".to_owned()];
+        args.extend(fence.options);
+        args.extend([
+            "origin".to_owned(),
+            "HEAD:refs/heads/vik".to_owned(),
+            fence.refspec,
+        ]);
+        Ok(crate::git::output(&mut view.git(args)).is_ok())
+    };
+    assert_eq!(first.run(1, |durable| push(&durable, &|| {})), Ok(true));
+    let before = scene.git(&scene.up(), &["rev-parse", "vik"]);
+    first.git(&["commit", "-q", "--allow-empty", "-m", "later"]);
+    let overtaken = first.run(1, |durable| {
+        push(&durable, &|| drop(scene.machine("second").claim(2)))
+    });
+    assert_eq!(overtaken, Ok(false));
+    assert_eq!(first.run(1, |durable| push(&durable, &|| {})), Err(2));
+    assert_eq!(scene.git(&scene.up(), &["rev-parse", "vik"]), before);
+}
+
+#[test]
 fn older_workspace_is_brought_up_to_date_if_its_work_was_saved() {
     let scene = Scene::new("1");
     let (first, second) = (scene.machine("first"), scene.machine("second"));
