@@ -264,7 +264,7 @@ fn fenced_push_of_an_older_attempt_is_refused_with_all_that_it_pushes() {
     let scene = Scene::new("1");
     let first = scene.machine("first");
     first.claim(1);
-    let push = |durable: &Durable<'_>, between: &dyn Fn()| {
+    let push = |durable: &Durable<'_>, between: &dyn Fn()| -> Result<bool, u64> {
         let view = durable.open_view().unwrap();
         let fence = durable.fence(&view).unwrap()?;
         between();
