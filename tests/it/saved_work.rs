@@ -64,7 +64,7 @@ fn durable_workspace_continues_under_another_root() {
     assert_eq!(refs(&up), "refs/vik/local/1\n");
     let head = git(&world.workspace("1"), "git rev-parse HEAD");
     let line = format!("saved the workspace to refs/vik/local/1: commit {}", head.trim());
-    assert_contains(&notes(&world), &line);
+    assert_contains(notes(&world), &line);
 
     move_to_another_machine(&world, "first");
     world.once().expect(0);
@@ -73,7 +73,7 @@ fn durable_workspace_continues_under_another_root() {
         "restored the workspace from refs/vik/local/1: commit {}",
         head.trim()
     );
-    assert_contains(&notes(&world), &line);
+    assert_contains(notes(&world), &line);
 }
 
 #[test]

@@ -39,18 +39,27 @@ enum DurableStep {
     Remove,
 }
 
+/// Why a step failed.
+struct StepError {
+    reason: String,
+    is_temporary: bool,
+}
+
 impl DurableArgs {
     /// Carries out the step, and prints its result as JSON, also that of a step that failed.
     pub fn run(&self, workflow: &std::path::Path, args: &GitArgs) -> CliResult {
         let result = Target::find(workflow, args)
             .map_err(|failure| failed(&failure.body(), false))
             .and_then(|target| self.run_in(&target))
-            .unwrap_or_else(|failed| failed);
+            .unwrap_or_else(|StepError { reason, is_temporary }| DurableResult::Failed {
+                reason,
+                is_temporary,
+            });
         print(&format!("{}\n", serde_json::json!(result)));
         Ok(Exit::Done)
     }
 
-    fn run_in(&self, target: &Target) -> Result<DurableResult, DurableResult> {
+    fn run_in(&self, target: &Target) -> Result<DurableResult, StepError> {
         let refused = |failure: Failure| failed(&failure.body(), false);
         let record = target.read_record().map_err(refused)?;
         let name = self
@@ -58,7 +67,7 @@ impl DurableArgs {
             .as_deref()
             .or(record.default_remote())
             .unwrap_or("origin");
-        let remote = record.remotes.get(name).ok_or_else(|| DurableResult::Failed {
+        let remote = record.remotes.get(name).ok_or_else(|| StepError {
             reason: format!("no remote `{name}` existed after `after_create`"),
             is_temporary: false,
         })?;
@@ -118,9 +127,9 @@ pub fn fence(
     })
 }
 
-fn failed(body: &ErrorBody, is_temporary: bool) -> DurableResult {
+fn failed(body: &ErrorBody, is_temporary: bool) -> StepError {
     let hint = body.hint.iter().map(|hint| format!("; {hint}"));
-    DurableResult::Failed {
+    StepError {
         reason: [body.message.clone()].into_iter().chain(hint).collect(),
         is_temporary,
     }
