@@ -105,8 +105,8 @@ fn crash_at_any_point_loses_no_saved_work() {
 #[test]
 fn remote_that_is_missing_delays_the_hand_over() {
     let (world, up) = durable("cat > prompt; echo ran >> runs");
-    let gone = up.with_file_name("gone.git");
-    let before = format!("mv {} {}", up.display(), gone.display());
+    let moved = up.with_file_name("moved.git");
+    let before = format!("mv {} {}", up.display(), moved.display());
     let world = world.work("hooks/before_run", json!(before)).work(
         "hand_over",
         json!({"initial_backoff": "200ms", "max_backoff": "200ms", "max_tries": 50}),
@@ -118,7 +118,7 @@ fn remote_that_is_missing_delays_the_hand_over() {
     assert_eq!(world.tracker.state("1").as_deref(), Some("todo"));
     let explained = world.explained("1").to_string();
     assert_contains(&explained, "cannot save the workspace");
-    std::fs::rename(&gone, &up).unwrap();
+    std::fs::rename(&moved, &up).unwrap();
     world.wait_for_state("1", "done");
     daemon.stop();
     world.session("1").expect("succeeded", None);

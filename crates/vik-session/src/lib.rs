@@ -12,6 +12,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod attempt;
+mod durable;
 pub mod hooks;
 pub mod host;
 pub mod outputs;

@@ -13,7 +13,8 @@ use vik_proc::FileLock;
 use vik_workspace::git::durable::DurableResult;
 use vik_workspace::{UnsavedWork, Workspace, WorkspaceError, WorkspaceLock, fs as private};
 
-use crate::attempt::{durable, issue_context};
+use crate::attempt::issue_context;
+use crate::durable;
 use crate::hooks::{self, Hook, ScriptContext};
 use crate::host::Host;
 use crate::sandbox;

@@ -2,11 +2,10 @@
 
 use std::ffi::OsString;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 use crate::cli::completion::issues;
 
-use super::durable::DurableArgs;
 use super::submodule::SubmoduleVerb;
 
 /// `vik git`
@@ -145,4 +144,31 @@ pub struct GitArguments {
     /// Arguments of git
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
     pub args: Vec<OsString>,
+}
+
+/// `vik git durable`
+#[derive(Debug, Args)]
+pub struct DurableArgs {
+    /// What to do
+    pub step: DurableStep,
+    /// The fencing number of the attempt
+    #[arg(long)]
+    pub number: u64,
+    /// The queue of the workflow
+    #[arg(long)]
+    pub queue: String,
+    /// Remote [default: origin]
+    #[arg(long)]
+    pub remote: Option<String>,
+}
+
+/// A step of `vik git durable`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DurableStep {
+    /// Take the issue over, and restore its work
+    Claim,
+    /// Save the work
+    Save,
+    /// Remove the saved work
+    Remove,
 }

@@ -1,6 +1,5 @@
 //! `vik git durable`: the steps of an attempt in a durable workspace.
 
-use clap::{Args, ValueEnum};
 use vik_api::ErrorBody;
 use vik_base::report::{ErrorCode, Exit, Failure};
 use vik_workspace::git::durable::{
@@ -8,36 +7,9 @@ use vik_workspace::git::durable::{
 };
 use vik_workspace::git::{GitError, Record, View};
 
-use super::args::GitArgs;
+use super::args::{DurableArgs, DurableStep, GitArgs};
 use super::target::Target;
 use crate::cli::{CliResult, print};
-
-/// `vik git durable`
-#[derive(Debug, Args)]
-pub struct DurableArgs {
-    /// What to do
-    step: DurableStep,
-    /// The fencing number of the attempt
-    #[arg(long)]
-    number: u64,
-    /// The queue of the workflow
-    #[arg(long)]
-    queue: String,
-    /// Remote [default: origin]
-    #[arg(long)]
-    remote: Option<String>,
-}
-
-/// A step of `vik git durable`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum DurableStep {
-    /// Take the issue over, and restore its work
-    Claim,
-    /// Save the work
-    Save,
-    /// Remove the saved work
-    Remove,
-}
 
 /// Why a step failed.
 struct StepError {

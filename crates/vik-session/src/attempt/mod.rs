@@ -26,7 +26,7 @@ mod concluded;
 mod confine;
 mod context;
 mod credentials;
-pub(crate) mod durable;
+mod durable;
 mod exited;
 mod extensions;
 mod finish;

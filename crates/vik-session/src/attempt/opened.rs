@@ -23,10 +23,10 @@ use vik_workspace::fs as private;
 
 use super::commands::{AttemptCommands, StopCause};
 use super::context::stage_context;
-use super::durable;
 use super::full::{DiskFaults, FULL, is_full, is_out_of_files};
 use super::input_mode::{asks_before_calls, not_steerable_because};
 use super::updates::UpdateSender;
+use crate::durable;
 use crate::host::Host;
 use crate::outputs::OutputHub;
 

@@ -85,7 +85,7 @@ pub enum DurableResult {
     /// The workspace has work that was never saved, and the remote has newer work of another
     /// machine.
     Diverged { saved: SavedWork },
-    /// The step failed.
+    /// Nothing was done, or not all of it.
     Failed {
         reason: String,
         /// Whether it may succeed if nothing is changed, such as after an error of the network.
