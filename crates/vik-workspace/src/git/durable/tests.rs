@@ -300,7 +300,7 @@ fn older_workspace_is_brought_up_to_date_if_its_work_was_saved() {
     second.write("new", "two\n");
     second.git(&["switch", "-q", "-c", "other/branch"]);
     let work = second.saved(2);
-    assert_eq!(first.claim(3), Some(work.clone()));
+    assert_eq!(first.claim(3), Some(work));
     assert_eq!(first.status(), "?? new");
     assert_eq!(first.git(&["symbolic-ref", "HEAD"]), "refs/heads/other/branch");
     // The next attempt on the same machine finds everything there.
