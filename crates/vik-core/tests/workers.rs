@@ -67,7 +67,7 @@ fn worker_of_the_workspace_is_stored_and_used_by_the_next_daemon() {
     announce(&mut next, &["0", "a"]);
     end(&mut next, &start, ran(Outcome::TimedOut));
     assert!(started(pull(&mut next, "todo")).is_none(), "it backs off");
-    let later = common::at(3_600);
+    let later = at(3_600);
     let again = started(next.handle(later, Input::Tick)).unwrap();
     assert_eq!(on(&again), Some("a"));
     let decisions = next.take_changes().decisions;
@@ -87,7 +87,7 @@ fn conversation_is_resumed_only_on_its_worker() {
         announce(&mut scheduler, &[next]);
         end(&mut scheduler, &start, ran(Outcome::TimedOut));
         pull(&mut scheduler, "todo");
-        let again = started(scheduler.handle(common::at(3_600), Input::Tick)).unwrap();
+        let again = started(scheduler.handle(at(3_600), Input::Tick)).unwrap();
         assert_eq!((on(&again), again.resume.is_some()), (Some(next), resumes));
     }
 }

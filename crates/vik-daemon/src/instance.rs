@@ -82,7 +82,7 @@ impl Instance {
     pub fn of(workflow_path: &Path) -> Result<Self, Failure> {
         InstanceDir::of(workflow_path)
             .map(|dir| Self { dir })
-            .map_err(no_state_dir)
+            .map_err(|error| no_state_dir(&error))
     }
 
     /// Returns the instance of a worker for a workflow file.
@@ -92,7 +92,7 @@ impl Instance {
     pub fn of_worker(workflow_path: &Path, name: &WorkerName) -> Result<Self, Failure> {
         InstanceDir::of_worker(workflow_path, name)
             .map(|dir| Self { dir })
-            .map_err(no_state_dir)
+            .map_err(|error| no_state_dir(&error))
     }
 
     /// Lists all instances that ever ran for this user.
@@ -222,11 +222,11 @@ pub fn acquire_with_wait(path: &Path, holder_lives: impl Fn() -> bool) -> io::Re
     )
 }
 
-fn no_state_dir(error: WorkspaceError) -> Failure {
+fn no_state_dir(error: &WorkspaceError) -> Failure {
     Failure::failed(
         ErrorCode::NoStateDir,
         "cannot determine the state folder of Vik",
-        &error,
+        error,
     )
     .hint("set XDG_STATE_HOME or HOME")
 }

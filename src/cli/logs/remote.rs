@@ -34,7 +34,7 @@ pub(super) struct RemoteLogs {
     info: InstanceInfo,
     /// The home of the hub.
     home: PathBuf,
-    /// Removed with this.
+    /// Its files are removed when it is dropped.
     _scratch: Scratch,
     /// Where the copies are.
     copies: Layout,

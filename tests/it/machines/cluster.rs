@@ -5,7 +5,6 @@ use std::fs::File;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -30,6 +29,7 @@ pub struct Cluster {
 impl Cluster {
     /// Starts a server for a workflow with one stage `work` for the state `todo`, whose success moves
     /// the issue to `done`, and which may make one attempt; or prints why not.
+    #[expect(clippy::print_stdout, reason = "`cargo xtask test` lists what was skipped")]
     pub fn start(issues: &[(&str, &str)], agent: Value, prompt: &str) -> Option<Self> {
         let Ok(program) = std::env::var("VIK_TEMPORAL_BIN") else {
             println!("skipped: VIK_TEMPORAL_BIN does not name the program of a Temporal server");

@@ -85,7 +85,7 @@ fn drained_worker_ends_after_its_attempt_and_gets_nothing_new() {
     std::fs::write(workspace().unwrap().join("go"), "").unwrap();
     wait_for_state(&cluster, "1", "done");
     assert!(worker.ended().success());
-    assert_contains(&cluster.vik(&hub, &["explain", "2"]), "no worker is ready");
+    assert_contains(cluster.vik(&hub, &["explain", "2"]), "no worker is ready");
     hub.stop();
 }
 
@@ -125,7 +125,7 @@ fn second_worker_of_the_same_name_is_refused() {
     let second = cluster.start_worker("w");
     assert_eq!(second.ended().code(), Some(5));
     assert_contains(
-        &worker.log(),
+        worker.log(),
         "the worker `w` is already running for this workflow",
     );
     worker.stop();

@@ -186,6 +186,7 @@ impl ApiServer {
             identify: Arc::new(|_, _| vik_proc::TcpPeer::Other),
             tcp: Some(tcp),
             max_clients: usize::MAX,
+            remote_sessions: None,
         })
         .context(FAILED)?;
         Ok(Self {
