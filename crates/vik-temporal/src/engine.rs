@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use temporalio_client::Client;
 use tokio::sync::oneshot;
-use vik_base::report::{ErrorCode, Failure};
-use vik_core::worker::Revision;
+use vik_base::report::{ErrorCode, Exit, Failure};
+use vik_core::worker::{Revision, WorkerName};
 use vik_core::workflow::{Temporal, Workflow};
 use vik_daemon::engine::{DaemonContext, Engine, Lead};
 use vik_orchestrator::Task;
@@ -21,7 +21,7 @@ use crate::hub::Hub;
 use crate::log::{Limits, Log};
 use crate::names::Queue;
 use crate::outputs::{HubResponder, OutputDesk, SharedBooks};
-use crate::peer::Peers;
+use crate::peer::{Peers, WorkerRequest};
 use crate::remote_folders::{RemoteFolders, WorkerSessions};
 use crate::remote_workspaces::RemoteWorkspaces;
 use crate::request::Requests;
@@ -35,6 +35,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long outputs may delay the end of a hub.
 const OUTPUT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a worker may take to answer that it drains.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long the server may take to give the lead to another hub.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -95,6 +98,27 @@ impl TemporalEngine {
             .await
             .map_err(|error| failed("cannot use the Temporal server", &error))?;
         Ok(examination::examine(&client, &self.queue, &self.temporal.namespace, own).await)
+    }
+
+    /// Asks a worker to take no more attempts, and to end when those that run have ended. Commands of
+    /// secrets write to `folder` what they print to stderr.
+    ///
+    /// # Errors
+    /// When there is no connection, or the worker does not respond.
+    pub async fn drain(
+        &self,
+        workflow: &Workflow,
+        host: &Host,
+        folder: &Path,
+        worker: &WorkerName,
+    ) -> Result<(), Failure> {
+        let settings = settings::resolve(&self.temporal, workflow, host, folder, &self.identity).await?;
+        let client = connect::connect(&settings, Duration::ZERO)
+            .await
+            .map_err(|error| failed("cannot use the Temporal server", &error))?;
+        let peers = Peers::new(Requests::new(client, self.queue.clone()));
+        let drained = peers.ask(worker, &WorkerRequest::Drain, DRAIN_TIMEOUT).await;
+        drained.map_err(|reason| Failure::new(Exit::Failed, ErrorCode::Engine, reason))
     }
 
     /// Returns after how much silence an attempt is lost.

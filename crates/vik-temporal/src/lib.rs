@@ -27,6 +27,7 @@ mod settings;
 pub mod shared_ledger;
 pub mod worker_list;
 pub mod worker_process;
+mod worker_workflow;
 pub mod workers;
 
 pub use poller::{Poller, PollerError};

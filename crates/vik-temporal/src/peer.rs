@@ -45,6 +45,8 @@ pub(crate) enum WorkerRequest {
     RemoveExpired { expired: Expired, before: Timestamp },
     /// Read the files of an attempt: the answer of the API, as JSON.
     ReadSession(SessionRequest),
+    /// Take no more attempts, and end when those that run have ended: nothing.
+    Drain,
 }
 
 /// Carries requests to workers.

@@ -14,20 +14,20 @@ use tokio::time::{Instant, sleep_until};
 use vik_core::attempt::{LogFile, LogReference, StopReason};
 use vik_core::outcome::Outcome;
 use vik_core::worker::WorkerName;
-use vik_core::workflow::Workflow;
 use vik_proc::{Lease, LeaseSender};
 use vik_session::attempt::{
     self, Attempt, AttemptHandle, AttemptLink, CommandSnapshot, StopLevel, UpdateSnapshot, WorkerEnd,
     WorkerFinish, WorkerHandle, WorkerUpdate,
 };
 use vik_session::host::Host;
-use vik_workflow::{LoadedWorkflow, Prompts};
+
 use vik_workspace::fs as private;
 
 use crate::attempt::{AttemptContext, AttemptEnd, AttemptRunner, LeaseState};
 use crate::outputs::RemoteHub;
 use crate::remote_workspaces::{AttemptInput, Work};
 use crate::request::Requests;
+use crate::worker_workflow::WorkflowReceiver;
 
 /// The shortest time between two updates: facts change with each event of an agent.
 const MIN_UPDATE_PAUSE: Duration = Duration::from_millis(100);
@@ -36,9 +36,7 @@ const MIN_UPDATE_PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct SessionRunner {
     host: Arc<Host>,
-    workflow: Arc<Workflow>,
-    prompts: Arc<Prompts>,
-    workflow_digest: String,
+    workflow: WorkflowReceiver,
     /// One permit for each session that may have files open.
     session_permits: Arc<Semaphore>,
     /// The requests to the hub that leads.
@@ -50,18 +48,16 @@ pub struct SessionRunner {
 impl SessionRunner {
     /// Creates the runner. It runs at most `max_sessions` attempts at the same time, whatever hubs
     /// ask for. When `stop_level` rises, it ends them, and they are lost for the hub.
-    pub fn new(
+    pub(crate) fn new(
         host: Arc<Host>,
-        loaded: &LoadedWorkflow,
+        workflow: WorkflowReceiver,
         max_sessions: usize,
         requests: Requests,
         stop_level: watch::Receiver<StopLevel>,
     ) -> Self {
         Self {
             host,
-            workflow: Arc::clone(&loaded.workflow),
-            prompts: Arc::clone(&loaded.prompts),
-            workflow_digest: loaded.digest(),
+            workflow,
             session_permits: Arc::new(Semaphore::new(max_sessions)),
             requests,
             stop_level,
@@ -76,15 +72,16 @@ impl SessionRunner {
     fn start(&self, input: &str, lease: Lease) -> Result<(WorkerHandle, Option<WorkerName>), String> {
         let input: AttemptInput =
             serde_json::from_str(input).map_err(|error| format!("the attempt cannot be read: {error}"))?;
-        if input.workflow_digest != self.workflow_digest {
+        let workflow = Arc::clone(&self.workflow.borrow());
+        if input.workflow_digest != workflow.digest {
             return Err("its workflow file is not that of the hub".to_owned());
         }
         let worker = input.start.worker.clone();
         let (handle, AttemptLink { commands, updates }) = AttemptHandle::new();
         let attempt = Attempt {
             host: Arc::clone(&self.host),
-            workflow: Arc::clone(&self.workflow),
-            prompts: Arc::clone(&self.prompts),
+            workflow: Arc::clone(&workflow.loaded.workflow),
+            prompts: Arc::clone(&workflow.loaded.prompts),
             start: input.start,
             commands,
             updates,

@@ -6,25 +6,27 @@
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::num::NonZeroU32;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use vik_base::report::{ErrorCode, Failure};
 use vik_core::worker::{Presence, Revision, Worker, WorkerLabel, WorkerName};
 use vik_daemon::logging::Console;
 use vik_daemon::{Home, end_cut_off_logs};
 use vik_orchestrator::signals::Signals;
 use vik_session::attempt::StopLevel;
-use vik_workflow::LoadedWorkflow;
+use vik_workflow::{LoadedWorkflow, Watch};
 
 use crate::attempt::WorkerHost;
 use crate::engine::TemporalEngine;
 use crate::peer::WorkerResponder;
 use crate::request::Requests;
 use crate::session_runner::SessionRunner;
+use crate::worker_workflow::{WorkerWorkflow, follow_edits};
 use crate::workers::{ANNOUNCE_INTERVAL, Workers};
 
 /// How long pending file accesses may delay the end.
@@ -92,11 +94,14 @@ async fn work(
         _ = signals.stopped() => return Ok(()),
         _ = drain.recv() => return Ok(()),
     };
+    let files = Watch::start(loaded.clone())
+        .map_err(|error| Failure::failed(ErrorCode::Daemon, "cannot watch the workflow", &error))?;
+    let (workflow, workflows) = watch::channel(Arc::new(WorkerWorkflow::new(loaded.clone())));
     let (stop, stopped) = watch::channel(StopLevel::Run);
     let capacity = usize::try_from(options.capacity.get()).unwrap_or(usize::MAX);
     let runner = Arc::new(SessionRunner::new(
         Arc::clone(&home.host),
-        loaded,
+        workflows.clone(),
         capacity,
         Requests::new(client.clone(), engine.queue.clone()),
         stopped,
@@ -108,42 +113,59 @@ async fn work(
             error,
         )
     };
+    let requested_drain = Arc::new(Notify::new());
     let mut worker = WorkerHost::start(
         client.clone(),
         &engine.queue,
         &options.name,
         runner,
-        Arc::new(WorkerResponder::new(Arc::clone(&home.host), loaded)),
+        Arc::new(WorkerResponder::new(
+            Arc::clone(&home.host),
+            workflows.clone(),
+            Arc::clone(&requested_drain),
+        )),
     )
     .map_err(|error| failed(&error))?;
     let table = Workers::new(client, engine.queue.clone());
-    let mut announcement = Worker {
+    let announcement = |presence| Worker {
         name: options.name.clone(),
         labels: options.labels.clone(),
         capacity: options.capacity,
         revision: Revision {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            workflow_digest: loaded.digest(),
+            workflow_digest: workflows.borrow().digest.clone(),
         },
-        presence: Presence::Available,
+        presence,
     };
     let announcing = async {
-        table.announce(&announcement).await?;
+        table.announce(&announcement(Presence::Available)).await?;
         tracing::info!(worker = %options.name, capacity = options.capacity, "ready");
         (options.on_announced)(engine);
-        table.keep_announcing(&announcement).await
+        let mut edits = workflows.clone();
+        loop {
+            // The hub gives attempts only to workers with its workflow.
+            let worker = announcement(Presence::Available);
+            tokio::select! {
+                failed = table.keep_announcing(&worker) => return failed,
+                _ = edits.changed() => {}
+            }
+        }
     };
+    let mut following = pin!(follow_edits(files, &home.host, &workflow));
     tokio::select! {
+        never = &mut following => match never {},
         announced = announcing => announced.map_err(|error| failed(&error))?,
         ended = worker.ended() => ended.map_err(|error| failed(&error))?,
         _ = drain.recv() => tracing::info!("draining"),
+        () = requested_drain.notified() => tracing::info!("draining, as requested"),
         _ = signals.stopped() => drop(stop.send_replace(StopLevel::Stop)),
     }
-    announcement.presence = Presence::Draining;
+    let announcement = announcement(Presence::Draining);
     let ended = tokio::select! {
         ended = worker.stop() => ended,
         never = raise_with_signals(&mut signals, &stop) => match never {},
         never = keep_announcing(&table, &announcement) => match never {},
+        never = following => match never {},
     };
     orphans.abort();
     ended.map_err(|error| failed(&error))

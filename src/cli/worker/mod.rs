@@ -1,6 +1,7 @@
 //! `vik worker`: workers, which carry out attempts for hubs.
 
 mod connection;
+mod drain;
 mod install;
 mod options;
 
@@ -44,12 +45,15 @@ pub struct WorkerArgs {
 pub enum WorkerCommand {
     /// Install a worker on another machine over SSH, or upgrade it
     Install(Box<install::InstallArgs>),
+    /// Drain a worker: it takes no more attempts, and ends when the running ones have ended
+    Drain(drain::DrainArgs),
 }
 
 /// Runs a worker, or a command of `vik worker`.
 pub fn run(workflow: &Path, args: &WorkerArgs) -> CliResult {
     match &args.command {
         Some(WorkerCommand::Install(args)) => install::run(workflow, args),
+        Some(WorkerCommand::Drain(args)) => drain::run(workflow, args),
         None => serve(args.workflow.or(workflow), args),
     }
 }
@@ -58,7 +62,7 @@ fn serve(workflow: &Path, args: &WorkerArgs) -> CliResult {
     let loaded = WorkflowFile::valid(workflow, warn)?;
     built_in_agent::check(&loaded.workflow)?;
     let options = worker_process::WorkerOptions {
-        name: name(&args.options)?,
+        name: name(args.options.name.as_ref())?,
         labels: args
             .options
             .labels
@@ -68,7 +72,8 @@ fn serve(workflow: &Path, args: &WorkerArgs) -> CliResult {
         capacity: args.options.capacity.unwrap_or_else(default_capacity),
         on_announced: report_connected,
     };
-    let engine = engine(&loaded, &options.name)?;
+    let identity = format!("vik worker {} ({})", options.name, std::process::id());
+    let engine = engine(&loaded, identity)?;
     let level = match args.verbose {
         0 => tracing::Level::INFO,
         _ => tracing::Level::DEBUG,
@@ -77,12 +82,10 @@ fn serve(workflow: &Path, args: &WorkerArgs) -> CliResult {
     Ok(Exit::Done)
 }
 
-fn engine(loaded: &LoadedWorkflow, name: &WorkerName) -> Result<TemporalEngine, Failure> {
+/// Returns the engine of a workflow for a process that presents itself as `identity`.
+fn engine(loaded: &LoadedWorkflow, identity: String) -> Result<TemporalEngine, Failure> {
     match &loaded.workflow.engine {
-        Some(Engine::Temporal(temporal)) => {
-            let identity = format!("vik worker {name} ({})", std::process::id());
-            TemporalEngine::new(temporal.clone(), identity)
-        }
+        Some(Engine::Temporal(temporal)) => TemporalEngine::new(temporal.clone(), identity),
         None => Err(Failure::new(
             Exit::Usage,
             ErrorCode::Usage,
@@ -100,8 +103,8 @@ fn report_connected(engine: &TemporalEngine) {
 }
 
 /// Returns the name of a worker: that of its host, unless it has another one.
-fn name(options: &WorkerOptions) -> Result<WorkerName, Failure> {
-    if let Some(name) = &options.name {
+fn name(given: Option<&WorkerName>) -> Result<WorkerName, Failure> {
+    if let Some(name) = given {
         return Ok(name.clone());
     }
     host_name().parse().map_err(|error| {

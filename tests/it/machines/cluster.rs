@@ -157,6 +157,26 @@ impl Cluster {
         String::from_utf8(done.stdout).unwrap()
     }
 
+    /// Runs a command that fails, and returns what it prints on stderr.
+    #[track_caller]
+    pub fn fails(&self, machine: &Machine, args: &[&str]) -> String {
+        let done = self
+            .env
+            .vik(args)
+            .arg("--workflow")
+            .arg(&machine.workflow)
+            .output()
+            .unwrap();
+        assert!(!done.status.success(), "{args:?}");
+        String::from_utf8(done.stderr).unwrap()
+    }
+
+    /// Edits the workflow of a machine.
+    pub fn edit(&self, machine: &Machine, from: &str, to: &str) {
+        let text = std::fs::read_to_string(&machine.workflow).unwrap();
+        self.env.write(&machine.workflow, text.replace(from, to));
+    }
+
     /// Returns `vik status --json` of a hub that leads; `None` otherwise.
     pub fn status(&self, hub: &Machine) -> Option<Value> {
         let done = self

@@ -90,6 +90,51 @@ fn drained_worker_ends_after_its_attempt_and_gets_nothing_new() {
 }
 
 #[test]
+fn worker_is_drained_by_its_name() {
+    let Some(cluster) = scripted("ok") else {
+        return;
+    };
+    let worker = cluster.worker("w");
+    let hub = cluster.hub("hub");
+    wait_for_state(&cluster, "1", "done");
+    assert_contains(
+        cluster.vik(&hub, &["worker", "drain", "w"]),
+        "draining: the worker `w` takes no more attempts",
+    );
+    assert!(worker.ended().success());
+    let refused = cluster.fails(&hub, &["worker", "drain", "w"]);
+    assert_contains(refused, "the worker `w` does not respond");
+    hub.stop();
+}
+
+#[test]
+fn edited_workflow_is_in_force_when_hub_and_worker_have_it() {
+    let Some(cluster) = scripted("ok") else {
+        return;
+    };
+    let worker = cluster.worker("w");
+    let hub = cluster.hub("hub");
+    wait_for_state(&cluster, "1", "done");
+    cluster.edit(&hub, "SCRIPT: ok", "SCRIPT: write edited x; ok");
+    eventually("the worker has another workflow", || {
+        workers(&cluster, &hub) == [("w".to_owned(), "mismatched_workflow".to_owned())]
+    });
+    cluster.tracker.add("2", "Issue 2", "todo");
+    eventually("the issue waits", || {
+        cluster
+            .vik(&hub, &["explain", "2"])
+            .contains("no worker is ready")
+    });
+    cluster.edit(&worker, "SCRIPT: ok", "SCRIPT: write edited x; ok");
+    wait_for_state(&cluster, "2", "done");
+    let edited = cluster.env.work().join("w/home/workers/w/workflows");
+    let folder = std::fs::read_dir(edited).unwrap().next().unwrap().unwrap().path();
+    assert!(folder.join("issues/2/edited").exists());
+    hub.stop();
+    worker.stop();
+}
+
+#[test]
 fn restarted_hub_keeps_its_role() {
     let Some(cluster) = scripted("ok") else {
         return;

@@ -6,50 +6,49 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde::Serialize;
+use tokio::sync::Notify;
 use tokio::task::{JoinError, spawn_blocking};
 use vik_base::report::chain;
 use vik_control::http::SessionReader;
-use vik_core::workflow::Workflow;
 use vik_orchestrator::{Inventory, Removal, remove_expired_files, remove_workspace};
 use vik_session::host::Host;
 use vik_session::taken_over;
-use vik_workflow::LoadedWorkflow;
 
 use super::WorkerRequest;
 use crate::request::{ReceivedRequest, Responder};
+use crate::worker_workflow::WorkflowReceiver;
 
 /// Answers requests about the workspaces and sessions of this machine.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkerResponder {
     host: Arc<Host>,
-    workflow: Arc<Workflow>,
-    workflow_digest: Arc<str>,
+    workflow: WorkflowReceiver,
     sessions: Arc<SessionReader>,
+    drain: Arc<Notify>,
 }
 
 impl WorkerResponder {
-    pub(crate) fn new(host: Arc<Host>, loaded: &LoadedWorkflow) -> Self {
+    pub(crate) fn new(host: Arc<Host>, workflow: WorkflowReceiver, drain: Arc<Notify>) -> Self {
         let sessions = SessionReader::new(host.layout.clone(), host.supervisor.clone());
         Self {
             host,
-            workflow: Arc::clone(&loaded.workflow),
-            workflow_digest: loaded.digest().into(),
+            workflow,
             sessions: Arc::new(sessions),
+            drain,
         }
     }
 
     async fn answer(self, request: WorkerRequest) -> Result<String, String> {
         let host = self.host;
+        let workflow = Arc::clone(&self.workflow.borrow());
         match request {
-            WorkerRequest::RemoveWorkspace { workflow_digest, .. }
-                if *workflow_digest != *self.workflow_digest =>
-            {
+            WorkerRequest::RemoveWorkspace { workflow_digest, .. } if workflow_digest != workflow.digest => {
                 json(&Removal::Kept(
                     "its workflow file is not that of the hub".to_owned(),
                 ))
             }
             WorkerRequest::RemoveWorkspace { issue, cause, .. } => {
-                json(&remove_workspace(&host, &self.workflow, &issue, cause, pending()).await)
+                json(&remove_workspace(&host, &workflow.loaded.workflow, &issue, cause, pending()).await)
             }
             WorkerRequest::RecordChanges { issue, hold } => {
                 let record = move || taken_over::record_changes(&host.layout, &issue, &hold);
@@ -66,6 +65,10 @@ impl WorkerResponder {
             }
             WorkerRequest::RemoveExpired { expired, before } => {
                 json(&remove_expired_files(&host, &expired, before).await?)
+            }
+            WorkerRequest::Drain => {
+                self.drain.notify_one();
+                json(&())
             }
             WorkerRequest::ReadSession(request) => self.sessions.answer(request).await,
         }
