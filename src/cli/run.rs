@@ -53,8 +53,8 @@ pub struct RunArgs {
     /// Address of the dashboard and the HTTP API; an address other than loopback exposes them to the network unencrypted [default: `http.bind` of the workflow, or 127.0.0.1]
     #[arg(long, value_name = "A", conflicts_with = "dry_run")]
     pub bind_address: Option<IpAddr>,
-    /// What this process does, if the workflow has an `engine`
-    #[arg(long, value_enum, value_name = "ROLE")]
+    /// What this process does, if the workflow has an `engine`: `hub`
+    #[arg(long, value_enum, value_name = "ROLE", hide_possible_values = true)]
     pub role: Option<Role>,
     /// Log more to stderr (-v info, -vv debug)
     #[arg(short, long, action = clap::ArgAction::Count)]

@@ -220,10 +220,12 @@ fn messages_and_takeovers_of_a_finished_issue_are_refused_with_its_state() {
         world.wait_for_state(issue, "done");
     }
     // The daemon keeps only issues in memory that are in use.
-    eventually("the daemon has forgotten the issue", || {
-        let page = world.vik(&["message", "1", "--list"]);
-        page.code == 8
-    });
+    for issue in ["1", "2"] {
+        eventually("the daemon has forgotten the issue", || {
+            let page = world.vik(&["message", issue, "--list"]);
+            page.code == 8
+        });
+    }
     let refused = world.vik(&["message", "1", "a"]).expect(1);
     assert_contains(&refused.err, "the terminal state `done`");
     for verb in ["takeover", "pause"] {

@@ -50,7 +50,7 @@ impl Check<'_> {
             return;
         }
         if file.issue.hooks.after_create.is_none() {
-            self.report(
+            self.report_at_key(
                 Diagnostic::error(
                     "durable_workspace",
                     "workspace.durable",

@@ -305,6 +305,7 @@ fn codes_are_documented_and_tested() {
         include_str!("codes.rs"),
         include_str!("across.rs"),
         include_str!("approve.rs"),
+        include_str!("durable.rs"),
         include_str!("engine.rs"),
         include_str!("intent.rs"),
         include_str!("mcp.rs"),

@@ -7,7 +7,7 @@ fn values_are_found_by_their_path() {
     let loaded = load(FULL);
     for (path, position) in [
         ("loop.max_iterations", Some((6, 19))),
-        ("agents.planner.runtime", Some((14, 14))),
+        ("agents.planner.runtime", Some((15, 14))),
         (
             "agents.planner.command.0",
             Some((line("command: [/opt/codex]"), 15)),
