@@ -17,6 +17,13 @@ fn wait_for_state(cluster: &Cluster, issue: &str, state: &str) {
     });
 }
 
+fn wait_for_pull(cluster: &Cluster, hub: &Machine, issues: u32) {
+    eventually("the hub has pulled the new issue", || {
+        let status = cluster.status(hub);
+        status.is_some_and(|status| status["last_pull"]["issues"] == issues)
+    });
+}
+
 /// Returns the states of the workers, by name.
 fn workers(cluster: &Cluster, hub: &Machine) -> Vec<(String, String)> {
     let status = cluster.status(hub).unwrap_or_default();
@@ -76,11 +83,7 @@ fn drained_worker_ends_after_its_attempt_and_gets_nothing_new() {
         workers(&cluster, &hub) == [("w".to_owned(), "draining".to_owned())]
     });
     cluster.tracker.add("2", "Issue 2", "todo");
-    eventually("the hub has the new issue", || {
-        cluster
-            .status(&hub)
-            .is_some_and(|status| status["last_pull"]["issues"] == 2)
-    });
+    wait_for_pull(&cluster, &hub, 2);
     assert!(worker.is_running());
     std::fs::write(workspace().unwrap().join("go"), "").unwrap();
     wait_for_state(&cluster, "1", "done");
@@ -120,11 +123,8 @@ fn edited_workflow_is_in_force_when_hub_and_worker_have_it() {
         workers(&cluster, &hub) == [("w".to_owned(), "mismatched_workflow".to_owned())]
     });
     cluster.tracker.add("2", "Issue 2", "todo");
-    eventually("the issue waits", || {
-        cluster
-            .vik(&hub, &["explain", "2"])
-            .contains("no worker is ready")
-    });
+    wait_for_pull(&cluster, &hub, 2);
+    assert_contains(cluster.vik(&hub, &["explain", "2"]), "no worker is ready");
     cluster.edit(&worker, "SCRIPT: ok", "SCRIPT: write edited x; ok");
     wait_for_state(&cluster, "2", "done");
     let edited = cluster.env.work().join("w/home/workers/w/workflows");
