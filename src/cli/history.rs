@@ -7,6 +7,7 @@ use vik_base::report::{ErrorCode, Failure, chain};
 use vik_control::history::{StoredHistory, join};
 use vik_core::ids::IssueId;
 use vik_daemon::Instance;
+use vik_session::host::WORKER_ROOT;
 use vik_store::ledger::Reader;
 use vik_store::{History, PastAttempt};
 use vik_workflow::{WorkflowFile, absolute};
@@ -14,11 +15,15 @@ use vik_workspace::Layout;
 
 use super::client;
 
-/// Returns the home of a workflow: from its running daemon, or else from the workflow file.
+/// Returns the home of a workflow: from the worker whose hook this is, from its running daemon, or else
+/// from the workflow file.
 ///
 /// # Errors
 /// If neither can be read.
 pub fn root(workflow: &Path) -> Result<PathBuf, Failure> {
+    if let Some(root) = std::env::var_os(WORKER_ROOT).filter(|root| !root.is_empty()) {
+        return Ok(root.into());
+    }
     let path = absolute(workflow);
     if let Some(info) = Instance::of(&path)?.read() {
         return Ok(info.root);

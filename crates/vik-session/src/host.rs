@@ -21,6 +21,10 @@ pub use environment::Environment;
 /// that escaped.
 pub const ATTEMPT_MARK: &str = "VIK_ATTEMPT_ID";
 
+/// The variable with the home of the workflow on a worker: it is not the one that follows from the
+/// path of the workflow file.
+pub const WORKER_ROOT: &str = "VIK_WORKER_ROOT";
+
 /// The variable that names the daemon instance of a process. `vik stop` uses it to find leftover
 /// processes.
 pub const INSTANCE_MARK: &str = "VIK_INSTANCE";
@@ -165,6 +169,11 @@ impl Host {
             ("GIT_CEILING_DIRECTORIES", &issues_dir.to_string_lossy()),
         ];
         env.extend(own.map(|(name, value)| (name.to_owned(), env_value(value))));
+        if self.layout.is_of_worker() {
+            // Commands of vik would find the workspaces of a hub on this machine.
+            let root = self.layout.root().to_string_lossy();
+            env.insert(WORKER_ROOT.to_owned(), env_value(&root));
+        }
     }
 
     /// Returns the program of an agent that the workflow names by a relative path with a `/`, such

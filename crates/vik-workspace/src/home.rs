@@ -41,6 +41,7 @@ pub struct Layout {
     home: PathBuf,
     root: PathBuf,
     beside_workflow: bool,
+    is_of_worker: bool,
 }
 
 impl Layout {
@@ -84,6 +85,7 @@ impl Layout {
             home,
             root: root_dir,
             beside_workflow,
+            is_of_worker: false,
         })
     }
 
@@ -95,8 +97,14 @@ impl Layout {
         Self {
             root: key_folder(&home.join("workflows"), &self.workflow_path),
             home,
+            is_of_worker: true,
             ..self
         }
+    }
+
+    /// Returns whether these are the paths of a worker.
+    pub fn is_of_worker(&self) -> bool {
+        self.is_of_worker
     }
 
     /// Returns the paths of a workflow whose folder ([`Layout::root`]) is known.
@@ -107,6 +115,7 @@ impl Layout {
             home: home.to_owned(),
             root: root.to_owned(),
             beside_workflow: false,
+            is_of_worker: false,
         }
     }
 
