@@ -29,8 +29,18 @@ pub struct Cluster {
 impl Cluster {
     /// Starts a server for a workflow with one stage `work` for the state `todo`, whose success moves
     /// the issue to `done`, and which may make one attempt; or prints why not.
-    #[expect(clippy::print_stdout, reason = "`cargo xtask test` lists what was skipped")]
     pub fn start(issues: &[(&str, &str)], agent: Value, prompt: &str) -> Option<Self> {
+        Self::with(issues, agent, prompt, |_, _| {})
+    }
+
+    /// Does the same with changes of the workflow.
+    #[expect(clippy::print_stdout, reason = "`cargo xtask test` lists what was skipped")]
+    pub fn with(
+        issues: &[(&str, &str)],
+        agent: Value,
+        prompt: &str,
+        change: impl FnOnce(&mut Value, &TestEnv),
+    ) -> Option<Self> {
         let Ok(program) = std::env::var("VIK_TEMPORAL_BIN") else {
             println!("skipped: VIK_TEMPORAL_BIN does not name the program of a Temporal server");
             return None;
@@ -49,7 +59,7 @@ impl Cluster {
         );
         let mut agent = agent;
         agent["sandbox"] = json!({"write": [env.root()], "read": [env.root()], "unix_sockets": true});
-        let flow = json!({
+        let mut flow = json!({
             "engine": {"temporal": temporal},
             "workspace": {"root": "home"},
             "agents": {"a": agent},
@@ -62,6 +72,7 @@ impl Cluster {
                 "hooks": {"after_run": moves},
             }}},
         });
+        change(&mut flow, &env);
         let server = RefCell::new(spawn_server(&program, port, env.root()));
         let cluster = Self {
             env,

@@ -175,3 +175,51 @@ fn second_worker_of_the_same_name_is_refused() {
     );
     worker.stop();
 }
+
+#[test]
+fn issue_goes_on_with_its_saved_work_on_another_worker() {
+    const WORK: &str = "echo \"$VIK_ATTEMPT_ID\" >>attempts; while [ ! -e go ]; do sleep 0.05; done";
+    let agent = json!({"runtime": "command", "command": ["sh", "-c", WORK]});
+    let cluster = Cluster::with(&[("1", "todo")], agent, "Work.", |flow, env| {
+        let origin = env.path("origin.git");
+        let made = env
+            .command("git")
+            .args(["init", "--quiet", "--bare"])
+            .arg(&origin)
+            .status();
+        assert!(made.unwrap().success());
+        flow["workspace"]["durable"] = json!(true);
+        let clone = format!(
+            "git clone --quiet {0} . && git switch --quiet -c issue && git commit --quiet --allow-empty -m first",
+            origin.display()
+        );
+        flow["issue"]["hooks"] = json!({"after_create": clone});
+    });
+    let Some(cluster) = cluster else { return };
+    let attempts = |worker: &str| {
+        let folder = cluster
+            .env
+            .work()
+            .join(worker)
+            .join("home/workers")
+            .join(worker)
+            .join("workflows");
+        let root = std::fs::read_dir(folder).ok()?.next()?.ok()?.path();
+        let text = std::fs::read_to_string(root.join("issues/1/attempts")).ok()?;
+        Some((text.lines().count(), root))
+    };
+    let first = cluster.worker("first");
+    let hub = cluster.hub("hub");
+    eventually("the agent works", || {
+        attempts("first").is_some_and(|(count, _)| count == 1)
+    });
+    first.stop();
+    let second = cluster.worker("second");
+    eventually("the agent goes on", || {
+        attempts("second").is_some_and(|(count, _)| count == 2)
+    });
+    std::fs::write(attempts("second").unwrap().1.join("issues/1/go"), "").unwrap();
+    wait_for_state(&cluster, "1", "done");
+    hub.stop();
+    second.stop();
+}
