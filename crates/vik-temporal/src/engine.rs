@@ -20,7 +20,7 @@ use crate::examination::{self, Examination};
 use crate::hub::Hub;
 use crate::log::{Limits, Log};
 use crate::names::Queue;
-use crate::outputs::{HubResponder, OutputDesk, SharedBooks};
+use crate::outputs::{HubResponder, OutputService, SharedBooks};
 use crate::peer::{Peers, WorkerRequest};
 use crate::remote_folders::{RemoteFolders, WorkerSessions};
 use crate::remote_workspaces::RemoteWorkspaces;
@@ -169,8 +169,8 @@ impl TemporalEngine {
             ledger: ledger.clone(),
             service_dir: service_dir.clone(),
         };
-        let desk = OutputDesk::new(&daemon.host, lease, Box::new(books));
-        responder.lead(desk.clone());
+        let service = OutputService::new(&daemon.host, lease, Box::new(books));
+        responder.lead(service.clone());
         tracing::info!("leading");
         let revision = Revision {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -192,7 +192,7 @@ impl TemporalEngine {
             &daemon.loaded,
             heartbeat_timeout,
             (list, folders),
-            desk.clone(),
+            service.clone(),
         );
         let with_workspace = stored
             .machines
@@ -208,7 +208,7 @@ impl TemporalEngine {
             workers: Some(workers),
             release: Box::pin(async move {
                 // A command that is cut off may need a person.
-                let _ = tokio::time::timeout(OUTPUT_TIMEOUT, desk.close()).await;
+                let _ = tokio::time::timeout(OUTPUT_TIMEOUT, service.close()).await;
                 drop(stop);
                 // It logs its errors. Without the server, it may take long, and nothing depends on it.
                 let _ = tokio::time::timeout(RELEASE_TIMEOUT, hub).await;

@@ -74,9 +74,9 @@ impl BookStore for SharedBooks {
 
 /// Carries out the outputs of attempts on workers, one after another for each run. Cheap to clone.
 #[derive(Clone)]
-pub struct OutputDesk(Arc<Desk>);
+pub struct OutputService(Arc<Inner>);
 
-struct Desk {
+struct Inner {
     /// Its processes are under the lease.
     host: Host,
     /// It lasts as long as this hub leads.
@@ -107,16 +107,16 @@ struct Request {
     response: Shared<BoxFuture<'static, OutputResponse>>,
 }
 
-impl fmt::Debug for OutputDesk {
+impl fmt::Debug for OutputService {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OutputDesk").finish_non_exhaustive()
+        f.debug_struct("OutputService").finish_non_exhaustive()
     }
 }
 
-impl OutputDesk {
-    /// Creates the desk of a hub that leads as long as `lease` lasts.
+impl OutputService {
+    /// Creates the service of a hub that leads as long as `lease` lasts.
     pub fn new(host: &Host, lease: Lease, books: Box<dyn BookStore>) -> Self {
-        Self(Arc::new(Desk {
+        Self(Arc::new(Inner {
             host: host.under_lease(lease.clone()),
             lease,
             books,
@@ -139,7 +139,7 @@ impl OutputDesk {
         };
         state.admitted.insert(attempt_id, admitted);
         Admission {
-            desk: self.clone(),
+            service: self.clone(),
             attempt_id,
             number,
         }
@@ -151,8 +151,8 @@ impl OutputDesk {
     ///
     /// Returns an error if it cannot be read.
     pub async fn notes(&self, run: RunId) -> Result<Vec<OutputNote>, LedgerError> {
-        let desk = self.clone();
-        let read = tokio::task::spawn_blocking(move || desk.0.books.notes(run));
+        let service = self.clone();
+        let read = tokio::task::spawn_blocking(move || service.0.books.notes(run));
         read.await.unwrap_or(Err(LedgerError::Stopped))
     }
 
@@ -228,7 +228,7 @@ impl OutputDesk {
             Err(error) => return failed(format!("the hub cannot read the book of outputs: {error}")),
         };
         let attempt = WorkerAttempt {
-            desk: self.clone(),
+            service: self.clone(),
             start: Arc::clone(&start),
             number,
             notes,
@@ -252,7 +252,7 @@ impl OutputDesk {
     }
 }
 
-impl Desk {
+impl Inner {
     fn leads(&self) -> bool {
         !self.lease.is_lost()
     }
@@ -276,14 +276,14 @@ fn failed(reason: String) -> OutputResponse {
 #[derive(Debug)]
 #[must_use]
 pub struct Admission {
-    desk: OutputDesk,
+    service: OutputService,
     attempt_id: AttemptId,
     number: u64,
 }
 
 impl Drop for Admission {
     fn drop(&mut self) {
-        let mut state = self.desk.state();
+        let mut state = self.service.state();
         let admitted = state.admitted.get(&self.attempt_id);
         // The same attempt may hand over again by now.
         if admitted.is_some_and(|admitted| admitted.number == self.number) {
@@ -300,7 +300,7 @@ impl Drop for Admission {
 
 /// An attempt on a worker, whose outputs this hub carries out.
 struct WorkerAttempt {
-    desk: OutputDesk,
+    service: OutputService,
     start: Arc<Start>,
     number: u64,
     notes: Vec<OutputNote>,
@@ -312,11 +312,11 @@ impl OutputAttempt for WorkerAttempt {
     }
 
     async fn record(&mut self, note: OutputNote, _: &Output) -> Result<(), AttemptFailure> {
-        let desk = &self.desk.0;
-        if !desk.leads() {
+        let service = &self.service.0;
+        if !service.leads() {
             return Err(leads_no_longer());
         }
-        let recorded = desk.books.record(self.start.run, note.clone()).await;
+        let recorded = service.books.record(self.start.run, note.clone()).await;
         recorded.map_err(|error| {
             tracing::warn!(%error, "an output is not recorded");
             leads_no_longer()
@@ -328,10 +328,10 @@ impl OutputAttempt for WorkerAttempt {
 
 impl OutputControl for WorkerAttempt {
     fn check(&self) -> Result<(), AttemptFailure> {
-        if !self.desk.0.leads() {
+        if !self.service.0.leads() {
             return Err(leads_no_longer());
         }
-        match self.desk.is_admitted(self.start.attempt_id, self.number) {
+        match self.service.is_admitted(self.start.attempt_id, self.number) {
             true => Ok(()),
             false => Err(AttemptFailure::of(
                 Outcome::Lost,
@@ -341,11 +341,11 @@ impl OutputControl for WorkerAttempt {
     }
 
     async fn killed(&self) {
-        self.desk.0.lease.lost().await;
+        self.service.0.lease.lost().await;
     }
 
     fn kill_failure(&self) -> Option<AttemptFailure> {
-        (!self.desk.0.leads()).then(leads_no_longer)
+        (!self.service.0.leads()).then(leads_no_longer)
     }
 }
 

@@ -27,7 +27,7 @@ use vik_session::host::Host;
 use vik_workflow::LoadedWorkflow;
 
 use crate::attempt::{AttemptClient, AttemptError, AttemptOutcome, AttemptRequest, Attempts, Loss};
-use crate::outputs::{Admission, OutputDesk};
+use crate::outputs::{Admission, OutputService};
 use crate::remote_folders::RemoteFolders;
 use crate::worker_list::WorkerList;
 
@@ -64,7 +64,7 @@ pub struct RemoteWorkspaces {
     workflow_digest: String,
     heartbeat_timeout: Duration,
     workers: WorkerList,
-    outputs: OutputDesk,
+    outputs: OutputService,
     folders: RemoteFolders,
 }
 
@@ -76,7 +76,7 @@ impl RemoteWorkspaces {
         loaded: &LoadedWorkflow,
         heartbeat_timeout: Duration,
         (workers, folders): (WorkerList, RemoteFolders),
-        outputs: OutputDesk,
+        outputs: OutputService,
     ) -> Self {
         Self {
             folders,
@@ -186,7 +186,7 @@ struct RemoteAttempt {
     estimate: Spend,
     heartbeat_timeout: Duration,
     workers: WorkerList,
-    outputs: OutputDesk,
+    outputs: OutputService,
     /// Its outputs are carried out until its end.
     _admission: Admission,
 }

@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use vik_session::outputs::{OutputRequest, OutputResponse};
 
-use super::OutputDesk;
+use super::OutputService;
 use crate::request::{ReceivedRequest, Responder};
 
 /// What a worker asks a hub for.
@@ -20,26 +20,26 @@ pub(crate) enum HubRequest {
 /// Answers for a hub, whether it leads or not.
 #[derive(Debug, Default)]
 pub(crate) struct HubResponder {
-    desk: OnceLock<OutputDesk>,
+    service: OnceLock<OutputService>,
 }
 
 impl HubResponder {
     /// Carries out outputs from now on.
-    pub(crate) fn lead(&self, desk: OutputDesk) {
+    pub(crate) fn lead(&self, service: OutputService) {
         // A hub leads once.
-        let _ = self.desk.set(desk);
+        let _ = self.service.set(service);
     }
 }
 
 impl Responder for HubResponder {
     fn respond(&self, request: ReceivedRequest) -> BoxFuture<'static, Result<String, String>> {
-        let desk = self.desk.get().cloned();
+        let service = self.service.get().cloned();
         async move {
             let body = serde_json::from_str(&request.body);
             let HubRequest::Outputs(request) =
                 body.map_err(|error| format!("the request cannot be read: {error}"))?;
-            let response = match desk {
-                Some(desk) => desk.respond(request).await,
+            let response = match service {
+                Some(service) => service.respond(request).await,
                 None => OutputResponse::NotLeading,
             };
             serde_json::to_string(&response).map_err(|error| error.to_string())

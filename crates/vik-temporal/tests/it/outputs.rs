@@ -20,7 +20,7 @@ use vik_proc::{BootTime, Lease, LeaseSender, SHIM_VERB, Supervisor};
 use vik_session::host::{Environment, Host};
 use vik_session::outputs::{AppliedOutputs, NotApplied, OutputRequest, OutputResponse};
 use vik_store::ledger::LedgerError;
-use vik_temporal::outputs::{Admission, BookStore, OutputDesk};
+use vik_temporal::outputs::{Admission, BookStore, OutputService};
 use vik_testkit::eventually;
 use vik_workflow::{LoadedWorkflow, WorkflowFile};
 
@@ -73,7 +73,7 @@ struct Scene {
     loaded: LoadedWorkflow,
     books: Books,
     lease: LeaseSender,
-    desk: OutputDesk,
+    service: OutputService,
     start: Arc<Start>,
     admission: Option<Admission>,
 }
@@ -106,14 +106,14 @@ impl Scene {
             max: Arc::new(AtomicUsize::new(usize::MAX)),
         };
         let start = start(&loaded, Uuid::now_v7());
-        let (lease, desk) = desk(&loaded, &path, &books);
-        let admission = Some(desk.admit(Arc::clone(&start), Arc::clone(&loaded.workflow)));
+        let (lease, service) = service(&loaded, &path, &books);
+        let admission = Some(service.admit(Arc::clone(&start), Arc::clone(&loaded.workflow)));
         Self {
             folder,
             loaded,
             books,
             lease,
-            desk,
+            service,
             start,
             admission,
         }
@@ -121,7 +121,7 @@ impl Scene {
 
     /// Replaces the hub by another one, which has the same log.
     fn next_hub(&mut self) {
-        (self.lease, self.desk) = desk(
+        (self.lease, self.service) = service(
             &self.loaded,
             &self.folder.path().join("workflow.yml"),
             &self.books,
@@ -130,7 +130,7 @@ impl Scene {
     }
 
     fn admit(&self, start: &Arc<Start>) -> Admission {
-        self.desk
+        self.service
             .admit(Arc::clone(start), Arc::clone(&self.loaded.workflow))
     }
 
@@ -140,7 +140,7 @@ impl Scene {
     }
 
     async fn respond(&self, lines: &[&str]) -> OutputResponse {
-        self.desk.respond(self.request(lines)).await
+        self.service.respond(self.request(lines)).await
     }
 
     async fn applied(&self, lines: &[&str]) -> AppliedOutputs {
@@ -188,7 +188,7 @@ impl Scene {
     }
 }
 
-fn desk(loaded: &LoadedWorkflow, path: &Path, books: &Books) -> (LeaseSender, OutputDesk) {
+fn service(loaded: &LoadedWorkflow, path: &Path, books: &Books) -> (LeaseSender, OutputService) {
     let instance = Instance::of(path).unwrap();
     let host = vik_daemon::host(path, &loaded.workflow, &instance).unwrap();
     let environment = [
@@ -204,7 +204,7 @@ fn desk(loaded: &LoadedWorkflow, path: &Path, books: &Books) -> (LeaseSender, Ou
     };
     let end = BootTime::now().saturating_add(Duration::from_secs(600));
     let (sender, lease) = Lease::new(end);
-    (sender, OutputDesk::new(&host, lease, Box::new(books.clone())))
+    (sender, OutputService::new(&host, lease, Box::new(books.clone())))
 }
 
 /// Returns an attempt of a run.
@@ -268,7 +268,7 @@ async fn outputs_are_carried_out_with_the_secret_of_the_hub_and_recorded() {
     assert_eq!(scene.done(), made(&["comment", "label"]));
     let once = [Progress::Applying, Progress::Applied];
     assert_eq!(scene.book(), [once, once].concat());
-    let notes = scene.desk.notes(scene.start.run).await.unwrap();
+    let notes = scene.service.notes(scene.start.run).await.unwrap();
     assert!(
         notes.iter().all(|note| note.attempt_id == scene.start.attempt_id),
         "{notes:?}"
@@ -280,7 +280,7 @@ async fn outputs_are_carried_out_with_the_secret_of_the_hub_and_recorded() {
     );
     let later = start(&scene.loaded, scene.start.run.0);
     let _admission = scene.admit(&later);
-    let response = scene.desk.respond(request(&later, &[COMMENT])).await;
+    let response = scene.service.respond(request(&later, &[COMMENT])).await;
     assert_eq!(results(&self::applied(response)), [(Progress::Applied, false)]);
     assert_eq!(scene.done().len(), 2);
 }
@@ -305,13 +305,13 @@ async fn repeated_request_is_joined_and_another_one_waits() {
     let request = scene.request(&[COMMENT]);
     let later = start(&scene.loaded, scene.start.run.0);
     let _admission = scene.admit(&later);
-    let mut first = scene.desk.respond(request.clone()).boxed();
+    let mut first = scene.service.respond(request.clone()).boxed();
     assert!(poll!(&mut first).is_pending());
     eventually("the command runs", || scene.exists("up"));
     // The caller was lost, which stops nothing.
     drop(first);
     let requests = [request.clone(), self::request(&later, &[COMMENT])];
-    let mut others = requests.map(|request| scene.desk.respond(request).boxed());
+    let mut others = requests.map(|request| scene.service.respond(request).boxed());
     for other in &mut others {
         assert!(poll!(other).is_pending());
     }
@@ -326,7 +326,7 @@ async fn repeated_request_is_joined_and_another_one_waits() {
     );
     assert_eq!(scene.done(), made(&["comment"]));
     // Also after its end, the same request is not carried out again.
-    let repeated = results(&applied(scene.desk.respond(request).await));
+    let repeated = results(&applied(scene.service.respond(request).await));
     assert_eq!(
         (repeated, scene.done().len()),
         (vec![(Progress::Applied, true)], 1)
@@ -338,7 +338,7 @@ async fn failed_output_is_not_tried_again_by_the_same_request() {
     let scene = Scene::new("echo no >> done; exit 3", None);
     let request = scene.request(&[COMMENT, LABEL]);
     for _ in 0..2 {
-        let applied = applied(scene.desk.respond(request.clone()).await);
+        let applied = applied(scene.service.respond(request.clone()).await);
         let Some(NotApplied::HandOver(failure)) = &applied.failure else {
             panic!("{applied:?}")
         };
@@ -362,7 +362,10 @@ async fn attempt_that_the_hub_does_not_have_is_unknown() {
         ..scene.request(&[COMMENT])
     };
     for request in [request(&foreign, &[COMMENT]), other_issue] {
-        assert_eq!(scene.desk.respond(request).await, OutputResponse::UnknownAttempt);
+        assert_eq!(
+            scene.service.respond(request).await,
+            OutputResponse::UnknownAttempt
+        );
     }
     // The same attempt hands over again, before the end of the one before is known.
     let again = scene.admit(&scene.start);
@@ -376,9 +379,9 @@ async fn attempt_that_the_hub_does_not_have_is_unknown() {
 #[tokio::test(flavor = "multi_thread")]
 async fn attempt_that_ends_gets_no_further_output() {
     let mut scene = Scene::new(&format!("{MAKE}; {WAIT}"), None);
-    let desk = scene.desk.clone();
+    let service = scene.service.clone();
     let request = scene.request(&[COMMENT, LABEL]);
-    let response = tokio::spawn(async move { desk.respond(request).await });
+    let response = tokio::spawn(async move { service.respond(request).await });
     eventually("the command runs", || scene.exists("up"));
     scene.admission = None;
     scene.touch("go");
@@ -429,7 +432,7 @@ async fn scripts_of_the_request_are_ignored() {
         request[key] = value;
     }
     let request: OutputRequest = serde_json::from_value(request).unwrap();
-    assert_eq!(applied(scene.desk.respond(request).await).failure, None);
+    assert_eq!(applied(scene.service.respond(request).await).failure, None);
     // A line has no script either, and text in it is data.
     let line = r#"{"kind":"label","label":"area/x","run":"touch pwned"}"#;
     assert_eq!(refusals(scene.applied(&[line]).await), [Rule::Schema]);
@@ -437,7 +440,7 @@ async fn scripts_of_the_request_are_ignored() {
     scene.applied(&[label]).await;
     let mut commit = scene.request(&[LABEL]);
     commit.base_commit = Some("$(touch pwned)".to_owned());
-    scene.desk.respond(commit).await;
+    scene.service.respond(commit).await;
     assert_eq!(scene.done(), made(&["comment", "label", "label"]));
     assert!(!scene.exists("pwned"));
 }
@@ -482,10 +485,10 @@ async fn hub_that_cannot_record_starts_nothing() {
 async fn hub_that_loses_the_lead_kills_the_command_and_records_nothing() {
     for steps in [format!("{WAIT}; {MAKE}"), format!("{MAKE}; {WAIT}")] {
         let mut scene = Scene::new(&steps, Some(CHECK));
-        let (desk, request) = (scene.desk.clone(), scene.request(&[COMMENT]));
+        let (service, request) = (scene.service.clone(), scene.request(&[COMMENT]));
         let response = tokio::spawn({
-            let (desk, request) = (desk.clone(), request.clone());
-            async move { desk.respond(request).await }
+            let (service, request) = (service.clone(), request.clone());
+            async move { service.respond(request).await }
         });
         eventually("the command runs", || scene.exists("up"));
         scene.lease.end();
@@ -494,20 +497,20 @@ async fn hub_that_loses_the_lead_kills_the_command_and_records_nothing() {
         // The next hub gets the same request.
         scene.touch("go");
         scene.next_hub();
-        let applied = applied(scene.desk.respond(request.clone()).await);
+        let applied = applied(scene.service.respond(request.clone()).await);
         assert_eq!(results(&applied), [(Progress::Applied, true)]);
         assert_eq!(scene.done(), made(&["comment"]));
-        assert_eq!(desk.respond(request).await, OutputResponse::NotLeading);
+        assert_eq!(service.respond(request).await, OutputResponse::NotLeading);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hub_that_stops_completes_the_output_and_takes_no_other() {
     let scene = Scene::new(&format!("{WAIT}; {MAKE}"), None);
-    let (desk, request) = (scene.desk.clone(), scene.request(&[COMMENT]));
-    let response = tokio::spawn(async move { desk.respond(request).await });
+    let (service, request) = (scene.service.clone(), scene.request(&[COMMENT]));
+    let response = tokio::spawn(async move { service.respond(request).await });
     eventually("the command runs", || scene.exists("up"));
-    let mut closing = scene.desk.close().boxed();
+    let mut closing = scene.service.close().boxed();
     assert!(poll!(&mut closing).is_pending());
     assert_eq!(scene.respond(&[LABEL]).await, OutputResponse::NotLeading);
     scene.touch("go");
@@ -521,7 +524,7 @@ async fn secret_without_a_value_fails_the_hand_over() {
     let scene = Scene::new(MAKE, None);
     let mut workflow = (*scene.loaded.workflow).clone();
     workflow.secrets.clear();
-    let _admission = scene.desk.admit(Arc::clone(&scene.start), Arc::new(workflow));
+    let _admission = scene.service.admit(Arc::clone(&scene.start), Arc::new(workflow));
     let applied = scene.applied(&[COMMENT]).await;
     let Some(NotApplied::HandOver(failure)) = applied.failure else {
         panic!("{applied:?}")
