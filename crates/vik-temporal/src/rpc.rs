@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use temporalio_client::errors::{WorkflowInteractionError, WorkflowStartError};
-use temporalio_client::tonic::Code;
+use temporalio_client::grpc::WorkflowService;
+use temporalio_client::tonic::{Code, IntoRequest, Status};
 use temporalio_client::{
     Client, NamespacedClient, RetryOptions, RpcOptions, UntypedWorkflow, WorkflowCancelOptions,
     WorkflowDescribeOptions, WorkflowIdConflictPolicy, WorkflowIdReusePolicy, WorkflowStartOptions,
@@ -15,9 +16,13 @@ use temporalio_common::data_converters::{
     SerializationContext, SerializationContextData, TemporalDeserializable, TemporalSerializable,
     WorkflowSerializationContext,
 };
-use temporalio_common::protos::temporal::api::common::v1::Payload;
+use temporalio_common::protos::temporal::api::common::v1::{Payload, WorkflowExecution};
+use temporalio_common::protos::temporal::api::enums::v1::HistoryEventFilterType;
 use temporalio_common::protos::temporal::api::failure::v1::Failure;
 use temporalio_common::protos::temporal::api::workflow::v1::PendingActivityInfo;
+use temporalio_common::protos::temporal::api::workflowservice::v1::{
+    GetWorkflowExecutionHistoryRequest, GetWorkflowExecutionHistoryResponse,
+};
 
 /// How long a hub may take for a step of a workflow before another one gets it. The default of the
 /// server is ten seconds, which would be added to a takeover from a frozen hub.
@@ -107,6 +112,34 @@ pub(crate) async fn cancel_workflow(client: &Client, id: &str) -> Result<(), Wor
             result => return result,
         }
     }
+}
+
+/// Reads a page of the history of a workflow; the first one if `page` is empty. Until there is a new
+/// event, the server waits with its answer.
+///
+/// # Errors
+///
+/// Returns the status of the server.
+pub(crate) async fn history_page(
+    client: &Client,
+    workflow_id: String,
+    page: Vec<u8>,
+) -> Result<GetWorkflowExecutionHistoryResponse, Status> {
+    let mut client = client.clone();
+    let request = GetWorkflowExecutionHistoryRequest {
+        namespace: client.namespace(),
+        execution: Some(WorkflowExecution {
+            workflow_id,
+            run_id: String::new(),
+        }),
+        next_page_token: page,
+        wait_new_event: true,
+        history_event_filter_type: HistoryEventFilterType::AllEvent.into(),
+        skip_archival: true,
+        ..GetWorkflowExecutionHistoryRequest::default()
+    };
+    let response = WorkflowService::get_workflow_execution_history(&mut client, request.into_request());
+    Ok(response.await?.into_inner())
 }
 
 /// Returns the details of the latest heartbeat of an activity, by the type of the activity, or `None`

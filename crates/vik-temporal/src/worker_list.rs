@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{MissedTickBehavior, interval};
 use vik_core::worker::{Presence, Revision, Worker, WorkerName, Workers};
 use vik_proc::BootTime;
 
 use crate::workers::{self, PresenceTracker, Table, WorkersError};
 
-/// How often the table of workers is read.
+/// How often it is checked whether a worker is lost, and the shortest time between two requests for the
+/// table.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// A worker that has not announced itself for this time is lost. It announces itself once a minute.
@@ -34,7 +34,7 @@ struct State {
 }
 
 impl WorkerList {
-    /// Reads the table of workers, now and once a second. The second part of the result has the list.
+    /// Reads the table of workers, now and when it changes. The second part of the result has the list.
     ///
     /// # Errors
     ///
@@ -101,19 +101,29 @@ impl State {
 }
 
 async fn read(list: WorkerList, table: workers::Workers) {
-    let mut ticks = interval(INTERVAL);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        match table.table().await {
-            Ok(table) => {
-                let mut state = list.state();
-                state.table = table;
-                state.publish();
+    let mut changes = table.changes();
+    let tables = async {
+        loop {
+            changes.next().await;
+            match table.table().await {
+                Ok(table) => {
+                    let mut state = list.state();
+                    state.table = table;
+                    state.publish();
+                }
+                Err(error) => tracing::warn!(%error, "the table of workers cannot be read"),
             }
-            Err(error) => tracing::warn!(%error, "the table of workers cannot be read"),
+            tokio::time::sleep(INTERVAL).await;
         }
-    }
+    };
+    // A worker is lost by the clock.
+    let losses = async {
+        loop {
+            tokio::time::sleep(INTERVAL).await;
+            list.state().publish();
+        }
+    };
+    tokio::join!(tables, losses);
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use temporalio_client::{Client, WorkflowQueryOptions, WorkflowStartOptions};
 use vik_core::worker::Worker;
 
 use crate::names::Queue;
-use crate::rpc::{Backoff, REQUEST_TIMEOUT, TASK_TIMEOUT, is_temporary, once};
+use crate::rpc::{Backoff, REQUEST_TIMEOUT, TASK_TIMEOUT, history_page, is_temporary, once};
 
 mod presence;
 mod table;
@@ -118,6 +118,49 @@ impl Workers {
                 }
                 Err(error) => return Err(WorkersError::Server(error.to_string())),
             }
+        }
+    }
+
+    /// Returns changes of the table, without a request that a hosted service charges for.
+    pub fn changes(&self) -> TableChanges {
+        TableChanges {
+            workers: self.clone(),
+            page: Vec::new(),
+        }
+    }
+}
+
+/// Observes the history of the table.
+#[derive(Debug)]
+pub struct TableChanges {
+    workers: Workers,
+    /// Where the next page of the history starts; empty at the start of a history.
+    page: Vec<u8>,
+}
+
+impl TableChanges {
+    /// Resolves when the table may have changed: at first at once, if there is one. Failures of the
+    /// connection are no errors: it waits until the server is back.
+    pub async fn next(&mut self) {
+        let mut backoff = Backoff::default();
+        loop {
+            let Workers { client, queue } = &self.workers;
+            match history_page(client, queue.workers(), self.page.clone()).await {
+                Ok(page) => {
+                    let has_events = page.history.is_some_and(|history| !history.events.is_empty());
+                    // After its end, the workflow continues with a new history.
+                    self.page = page.next_page_token;
+                    if has_events {
+                        return;
+                    }
+                }
+                Err(status) => {
+                    tracing::debug!(%status, "the history of the table of workers cannot be read");
+                    // It may have been one of a history that the server no longer has.
+                    self.page.clear();
+                }
+            }
+            backoff.pause().await;
         }
     }
 }

@@ -3,23 +3,17 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use temporalio_client::grpc::WorkflowService;
-use temporalio_client::tonic::{Code, IntoRequest, Status};
-use temporalio_client::{Client, NamespacedClient};
+use temporalio_client::tonic::{Code, Status};
 use temporalio_common::data_converters::{PayloadConversionError, TemporalDeserializable};
-use temporalio_common::protos::temporal::api::common::v1::{Payloads, WorkflowExecution};
-use temporalio_common::protos::temporal::api::enums::v1::HistoryEventFilterType;
+use temporalio_common::protos::temporal::api::common::v1::Payloads;
 use temporalio_common::protos::temporal::api::history::v1::HistoryEvent;
 use temporalio_common::protos::temporal::api::history::v1::history_event::Attributes;
-use temporalio_common::protos::temporal::api::workflowservice::v1::{
-    GetWorkflowExecutionHistoryRequest, GetWorkflowExecutionHistoryResponse,
-};
 use tokio::time::Instant;
 
 use super::reader::{Cursor, Entry, Reader, Record};
 use super::workflows::{APPEND, TAKE_TERM};
 use super::{Log, LogError, Tenure};
-use crate::rpc::{Backoff, decode, is_temporary};
+use crate::rpc::{Backoff, decode, history_page, is_temporary};
 
 /// How long a segment may be missing: the next one exists soon after one is sealed.
 const MAX_MISSING: Duration = Duration::from_secs(30);
@@ -105,7 +99,8 @@ impl Follower {
 
     /// Reads a page of the history. While there is no new event, the server waits with its answer.
     async fn fetch(&mut self) -> Result<(), LogError> {
-        let response = match self.request().await {
+        let segment = self.log.queue.segment(self.reader.number());
+        let response = match history_page(&self.log.client, segment, self.page.clone()).await {
             Ok(response) => response,
             Err(status) => return self.on_error(status).await,
         };
@@ -130,25 +125,6 @@ impl Follower {
             return Err(self.reader.damaged(reason).into());
         }
         Ok(())
-    }
-
-    async fn request(&self) -> Result<GetWorkflowExecutionHistoryResponse, Status> {
-        let mut client: Client = self.log.client.clone();
-        let request = GetWorkflowExecutionHistoryRequest {
-            namespace: client.namespace(),
-            execution: Some(WorkflowExecution {
-                workflow_id: self.log.queue.segment(self.reader.number()),
-                run_id: String::new(),
-            }),
-            next_page_token: self.page.clone(),
-            wait_new_event: true,
-            history_event_filter_type: HistoryEventFilterType::AllEvent.into(),
-            skip_archival: true,
-            ..GetWorkflowExecutionHistoryRequest::default()
-        };
-        WorkflowService::get_workflow_execution_history(&mut client, request.into_request())
-            .await
-            .map(|response| response.into_inner())
     }
 
     async fn on_error(&mut self, status: Status) -> Result<(), LogError> {
