@@ -18,6 +18,7 @@ use crate::attempt::Attempts;
 use crate::connect;
 use crate::examination::{self, Examination};
 use crate::hub::Hub;
+use crate::lead::lead_timeout;
 use crate::log::{Limits, Log};
 use crate::names::Queue;
 use crate::outputs::{HubResponder, OutputService, SharedBooks};
@@ -146,9 +147,15 @@ impl TemporalEngine {
             .await
             .map_err(|error| failed("cannot open the shared log", &error))?;
         let responder = Arc::new(HubResponder::default());
-        let hub = Hub::start(client.clone(), &self.queue, Arc::clone(&responder) as _)
-            .await
-            .map_err(|error| failed("cannot take work of the Temporal server", &error))?;
+        let lead_timeout = lead_timeout(heartbeat_timeout);
+        let hub = Hub::start(
+            client.clone(),
+            &self.queue,
+            lead_timeout,
+            Arc::clone(&responder) as _,
+        )
+        .await
+        .map_err(|error| failed("cannot take work of the Temporal server", &error))?;
         let mut leadership = hub.leadership.clone();
         let (stop, stopped) = oneshot::channel();
         let hub = tokio::spawn(keep(hub, stopped));

@@ -56,7 +56,8 @@ impl Hub {
     /// Starts to take work, and starts the workflow of the queue that does not end. Open the
     /// [log](crate::log::Log::open) before: it checks that this hub has the key for payloads.
     ///
-    /// Requests to this hub are answered on the present runtime.
+    /// `lead_timeout` is [the time](crate::lead::lead_timeout) without a heartbeat after which a hub leads
+    /// no longer. Requests to this hub are answered on the present runtime.
     ///
     /// # Errors
     ///
@@ -65,6 +66,7 @@ impl Hub {
     pub async fn start(
         client: Client,
         queue: &Queue,
+        lead_timeout: Duration,
         responder: Arc<dyn Responder>,
     ) -> Result<Self, HubError> {
         let id = HubId::random();
@@ -74,7 +76,7 @@ impl Hub {
             // When the hub stops, the activity that leads ends at once.
             .graceful_shutdown_period(Duration::ZERO)
             .tuner(slots(MAX_STEPS, MAX_LEADS))
-            .register_activities(LeadActivities::new(id, standing))
+            .register_activities(LeadActivities::new(id, lead_timeout, standing))
             .register_workflow::<IndexWorkflow>()?
             .register_workflow::<SegmentWorkflow>()?
             .register_workflow::<LeadWorkflow>()?

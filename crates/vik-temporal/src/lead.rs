@@ -4,6 +4,7 @@
 //! refused by the [log](crate::log), since the other hub has taken a term.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use temporalio_client::Client;
@@ -21,9 +22,16 @@ use crate::lease::{HeartbeatResult, Heartbeats};
 use crate::names::{HubId, Queue};
 use crate::rpc::heartbeat_details;
 use vik_proc::{BootTime, Lease};
+use vik_session::host::millis;
 
-/// A hub that sends no heartbeat for this time leads no longer.
-pub const LEAD_TIMEOUT: Duration = Duration::from_secs(3);
+/// The shortest time without a heartbeat after which a hub leads no longer.
+pub const MIN_LEAD_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Returns after how much time without a heartbeat a hub leads no longer. A hosted service charges for
+/// each heartbeat, so those of the hub become rarer with those of the attempts.
+pub fn lead_timeout(attempts: Duration) -> Duration {
+    (attempts / 10).max(MIN_LEAD_TIMEOUT)
+}
 
 const LEAD_ACTIVITY: &str = "vik_lead";
 
@@ -134,6 +142,7 @@ pub struct LeadWorkflow;
 impl LeadWorkflow {
     #[run(name = "vik_hub")]
     pub async fn run(ctx: &mut WorkflowContext<Self>, _input: ()) -> WorkflowResult<()> {
+        let mut timeout = MIN_LEAD_TIMEOUT;
         loop {
             let retry = RetryPolicy::builder()
                 .initial_interval(RETRY_PAUSE)
@@ -141,12 +150,13 @@ impl LeadWorkflow {
                 .maximum_interval(RETRY_PAUSE)
                 .build();
             let options = ActivityOptions::with_start_to_close_timeout(MAX_LEAD)
-                .heartbeat_timeout(LEAD_TIMEOUT)
+                .heartbeat_timeout(timeout)
                 .retry_policy(retry)
                 .build();
-            let led = ctx.execute_activity(LeadActivities::lead, (), options).await;
-            if let Err(ActivityExecutionError::Cancelled(_)) = led {
-                return Ok(());
+            match ctx.execute_activity(LeadActivities::lead, (), options).await {
+                Ok(wanted_ms) => timeout = Duration::from_millis(wanted_ms),
+                Err(ActivityExecutionError::Cancelled(_)) => return Ok(()),
+                Err(_) => {}
             }
             if ctx.history_length() > MAX_EVENTS {
                 ctx.continue_as_new((), ContinueAsNewOptions::default())?;
@@ -159,27 +169,42 @@ impl LeadWorkflow {
 pub struct LeadActivities {
     /// The details of the heartbeats: others find the hub that leads by them.
     hub: HubId,
+    timeout: Duration,
+    /// Whether this hub has asked for its timeout since it led last. It asks once, so that hubs with
+    /// different ones do not take turns for ever.
+    has_asked: AtomicBool,
     standing: watch::Sender<Standing>,
 }
 
 impl LeadActivities {
-    pub(crate) fn new(hub: HubId, standing: watch::Sender<Standing>) -> Self {
-        Self { hub, standing }
+    pub(crate) fn new(hub: HubId, timeout: Duration, standing: watch::Sender<Standing>) -> Self {
+        Self {
+            hub,
+            timeout,
+            has_asked: AtomicBool::new(false),
+            standing,
+        }
     }
 }
 
 #[activities]
 impl LeadActivities {
-    /// Leads until the lease ends or the hub stops. It always fails, so that the server gives it to
-    /// the next hub.
+    /// Leads until the lease ends or the hub stops, and then fails, so that the server gives it to the
+    /// next hub. If it is to start with another heartbeat timeout than that of this hub, it returns the
+    /// one of this hub, in milliseconds.
     #[activity(name = "vik_lead")]
-    pub async fn lead(self: Arc<Self>, ctx: ActivityContext, _input: ()) -> Result<(), ActivityError> {
+    pub async fn lead(self: Arc<Self>, ctx: ActivityContext, _input: ()) -> Result<u64, ActivityError> {
+        if ctx.info().heartbeat_timeout != Some(self.timeout) && !self.has_asked.swap(true, Ordering::Relaxed)
+        {
+            return Ok(millis(self.timeout));
+        }
         let heartbeats = Heartbeats::new(ctx.clone());
         let hub = self.hub.to_string();
         let mut until = match heartbeats.send(&hub).await {
             HeartbeatResult::Confirmed { until, .. } => until,
             HeartbeatResult::NotHeld | HeartbeatResult::Unanswered => return Err(leads_no_longer()),
         };
+        self.has_asked.store(false, Ordering::Relaxed);
         let standing = StandingGuard(&self.standing);
         loop {
             standing.0.send_replace(Standing::Leading { until });

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use temporalio_client::Client;
 use vik_temporal::hub::Hub;
-use vik_temporal::lead::leader;
+use vik_temporal::lead::{MIN_LEAD_TIMEOUT, Standing, leader};
 use vik_temporal::log::Limits;
 
 use crate::child::{Process, print};
@@ -38,7 +38,7 @@ async fn one_of_two_hubs_leads_until_it_stops() {
     first.leadership.acquired().await;
     assert_eq!(leader().await, Some(first.id));
     let responder = Arc::new(request::Scripted("second"));
-    let second = Hub::start(server.client().await, &queue(), responder).await;
+    let second = Hub::start(server.client().await, &queue(), MIN_LEAD_TIMEOUT, responder).await;
     let mut second = second.unwrap();
     assert!(!second.leadership.standing().is_leading());
     let mut leadership = first.leadership.clone();
@@ -101,4 +101,27 @@ async fn hub_leads_no_longer_without_a_server() {
     server.restart();
     let took = acquired(&mut hub).await;
     println!("leads {took:?} after the server was back");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hub_leads_with_the_heartbeat_timeout_of_its_own_workflow() {
+    let Some(server) = Server::start() else { return };
+    let first = server.hub(Limits::default()).await.hub;
+    let responder = Arc::new(request::Scripted("second"));
+    let longer = MIN_LEAD_TIMEOUT * 10;
+    let second = Hub::start(server.client().await, &queue(), longer, responder).await;
+    let mut hubs = [first, second.unwrap()];
+    // Each of them may have asked for its timeout, and one of them leads.
+    let [first, second] = &mut hubs;
+    tokio::select! {
+        _ = acquired(first) => {}
+        _ = acquired(second) => {}
+    }
+    let [first, mut second] = hubs;
+    first.stop().await.unwrap();
+    acquired(&mut second).await;
+    let Standing::Leading { until } = second.leadership.standing() else {
+        panic!("it leads no longer");
+    };
+    assert!(until.remaining() > MIN_LEAD_TIMEOUT, "{:?}", until.remaining());
 }

@@ -6,19 +6,22 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use temporalio_client::{
     Client, WorkflowCancelOptions, WorkflowFetchHistoryOptions, WorkflowGetResultOptions, WorkflowHistory,
 };
-use vik_temporal::hub::replayer;
+use vik_temporal::hub::{Hub, replayer};
+use vik_temporal::lead::MIN_LEAD_TIMEOUT;
 use vik_temporal::log::Limits;
 use vik_temporal::request::{Recipient, Requests};
 use vik_temporal::workers::Workers;
 
 use crate::attempt::{World, updates};
 use crate::child::Process;
-use crate::server::{KEY, PATIENCE, Server, codec, of_run, queue, worker_name};
+use crate::request;
+use crate::server::{HubWithLog, KEY, PATIENCE, Server, codec, of_run, queue, worker_name};
 use crate::workers;
 
 /// For each branch of a workflow a history that takes it, and a text that is only there then.
@@ -34,6 +37,10 @@ const BRANCHES: &[(&str, &str)] = &[
     ("attempt_not_taken.json", "TIMEOUT_TYPE_SCHEDULE_TO_START"),
     ("hub.json", "\"vik_lead\""),
     ("hub_cancelled.json", "WorkflowExecutionCompletedEventAttributes"),
+    (
+        "hub_with_a_longer_timeout.json",
+        "ActivityTaskCompletedEventAttributes",
+    ),
     (
         "log_index.json",
         "StartChildWorkflowExecutionInitiatedEventAttributes",
@@ -236,4 +243,11 @@ async fn records_histories() {
     for (name, request) in requests {
         record(&hub.client, &format!("request_{name}"), request.id()).await;
     }
+
+    let HubWithLog { client, hub, .. } = world.hub;
+    hub.stop().await.unwrap();
+    let responder = Arc::new(request::Scripted("hub"));
+    let hub = Hub::start(client.clone(), &queue(), MIN_LEAD_TIMEOUT * 2, responder).await;
+    hub.unwrap().leadership.acquired().await;
+    record(&client, "hub_with_a_longer_timeout", &queue().hub()).await;
 }

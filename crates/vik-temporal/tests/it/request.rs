@@ -7,6 +7,7 @@ use nix::sys::signal::Signal;
 use tokio::sync::{Semaphore, watch};
 use vik_temporal::attempt::{AttemptContext, AttemptEnd, AttemptOutcome, AttemptRunner, WorkerHost};
 use vik_temporal::hub::Hub;
+use vik_temporal::lead::MIN_LEAD_TIMEOUT;
 use vik_temporal::log::Limits;
 use vik_temporal::request::{PendingRequest, ReceivedRequest, Recipient, RequestError, Requests, Responder};
 
@@ -76,7 +77,13 @@ async fn request_is_answered_by_the_process_that_it_names() {
     let world = World::with(server.hub(Limits::default()).await);
     let host = world.worker();
     let client = server.client().await;
-    let other = Hub::start(client, &queue(), Arc::new(Scripted("other hub"))).await;
+    let other = Hub::start(
+        client,
+        &queue(),
+        MIN_LEAD_TIMEOUT,
+        Arc::new(Scripted("other hub")),
+    )
+    .await;
     let other = other.unwrap();
     let requests = requests(&world.hub);
     let send = |to: Recipient, body: &str| {

@@ -20,6 +20,7 @@ use vik_core::worker::WorkerName;
 use vik_temporal::codec::{Codec, PayloadKey};
 use vik_temporal::connect::{Settings, connect};
 use vik_temporal::hub::Hub;
+use vik_temporal::lead::MIN_LEAD_TIMEOUT;
 use vik_temporal::log::{Limits, Log};
 use vik_temporal::names::Queue;
 
@@ -200,7 +201,9 @@ impl HubWithLog {
     pub async fn start(client: Client, limits: Limits) -> Self {
         let log = Log::open(client.clone(), queue(), limits).await.unwrap();
         let responder = Arc::new(request::Scripted("hub"));
-        let hub = Hub::start(client.clone(), &queue(), responder).await.unwrap();
+        let hub = Hub::start(client.clone(), &queue(), MIN_LEAD_TIMEOUT, responder)
+            .await
+            .unwrap();
         Self { client, log, hub }
     }
 }
