@@ -1,5 +1,6 @@
 //! A Temporal server for tests and benchmarks, which ends with them.
 
+use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -22,6 +23,7 @@ pub struct Server {
     process: Child,
     pub program: PathBuf,
     port: u16,
+    metrics_port: u16,
     folder: tempfile::TempDir,
 }
 
@@ -30,12 +32,11 @@ impl Server {
     pub fn start() -> Result<Self, String> {
         let program = program()?;
         let folder = tempfile::tempdir().context("cannot create a folder")?;
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port")?;
-        let port = listener.local_addr().context("no free port")?.port();
-        drop(listener);
+        let (port, metrics_port) = (free_port()?, free_port()?);
         let process = Command::new(&program)
             .args(["server", "start-dev", "--headless", "--ip", "127.0.0.1"])
             .args(["--log-level", "never", "--port", &port.to_string()])
+            .args(["--metrics-port", &metrics_port.to_string()])
             .arg("--db-filename")
             .arg(folder.path().join("temporal.db"))
             .env("HOME", folder.path())
@@ -48,6 +49,7 @@ impl Server {
             process,
             program,
             port,
+            metrics_port,
             folder,
         };
         let deadline = Instant::now() + START_TIMEOUT;
@@ -76,6 +78,28 @@ impl Server {
             .sum()
     }
 
+    /// Returns how many actions the server has counted: the operations that a hosted service charges for
+    /// (<https://docs.temporal.io/cloud/actions>).
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the server does not send its metrics.
+    pub fn actions(&self) -> Result<f64, String> {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.metrics_port))
+            .context("no metrics of the server")?;
+        let mut text = String::new();
+        stream
+            .write_all(b"GET /metrics HTTP/1.0\r\n\r\n")
+            .and_then(|()| stream.read_to_string(&mut text))
+            .context("cannot read the metrics of the server")?;
+        let of_our_namespace =
+            |line: &&str| line.starts_with("action{") && line.contains("namespace=\"default\"");
+        let counts = text.lines().filter(of_our_namespace);
+        Ok(counts
+            .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+            .sum())
+    }
+
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
@@ -86,6 +110,11 @@ impl Drop for Server {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+fn free_port() -> Result<u16, String> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port")?;
+    Ok(listener.local_addr().context("no free port")?.port())
 }
 
 fn program() -> Result<PathBuf, String> {

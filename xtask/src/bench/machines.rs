@@ -26,7 +26,7 @@ const WORKERS: u32 = 5;
 const CAPACITY: u32 = 8;
 
 /// How long idle processes are observed.
-const IDLE: Duration = Duration::from_secs(30);
+const IDLE: Duration = Duration::from_secs(60);
 
 /// `cargo xtask bench machines`
 #[derive(Debug, Args)]
@@ -47,6 +47,10 @@ struct Figures {
     wall: f64,
     /// The bytes that the database of the server grew by, for each issue.
     bytes: f64,
+    /// The operations for each issue, and of an idle hub and worker in an hour, that a hosted service
+    /// charges for.
+    actions: f64,
+    idle_actions: f64,
     idle: Vec<(&'static str, Usage)>,
 }
 
@@ -115,7 +119,8 @@ fn figures(subject: &Subject, helper: &Path, server: Option<&Server>) -> TaskRes
     let latencies = scene.latencies();
     scene.stop();
 
-    let before = server.map_or(0, Server::database_bytes);
+    let actions = || server.map_or(Ok(0.0), Server::actions);
+    let (bytes_before, actions_before) = (server.map_or(0, Server::database_bytes), actions()?);
     let mut scene = Scene::start(
         subject,
         helper,
@@ -131,7 +136,8 @@ fn figures(subject: &Subject, helper: &Path, server: Option<&Server>) -> TaskRes
     scene.wait_for("done", MANY, Duration::from_secs(900))?;
     let wall = scene.last("done").as_secs_f64();
     scene.stop();
-    let bytes = server.map_or(0, Server::database_bytes).saturating_sub(before) as f64 / MANY as f64;
+    let bytes = server.map_or(0, Server::database_bytes).saturating_sub(bytes_before) as f64 / MANY as f64;
+    let actions_each = (actions()? - actions_before) / MANY as f64;
 
     let scene = Scene::start(
         subject,
@@ -157,8 +163,9 @@ fn figures(subject: &Subject, helper: &Path, server: Option<&Server>) -> TaskRes
         }
         Ok(samples)
     };
-    let first = observe()?;
+    let (first, actions_before) = (observe()?, actions()?);
     sleep(IDLE);
+    let idle_actions = (actions()? - actions_before) * 3_600.0 / IDLE.as_secs_f64();
     let idle = first
         .into_iter()
         .zip(observe()?)
@@ -174,6 +181,8 @@ fn figures(subject: &Subject, helper: &Path, server: Option<&Server>) -> TaskRes
         latencies,
         wall,
         bytes,
+        actions: actions_each,
+        idle_actions,
         idle,
     })
 }
@@ -212,6 +221,16 @@ fn table(alone: &Figures, shared: &Figures) -> String {
         "database of the server, for each issue",
         "-".to_owned(),
         shown(Some(shared.bytes / 1_000.0), "kB"),
+    );
+    text += &row(
+        "operations that a hosted service charges for, for each issue",
+        "-".to_owned(),
+        shown(Some(shared.actions), ""),
+    );
+    text += &row(
+        "— idle, in an hour",
+        "-".to_owned(),
+        shown(Some(shared.idle_actions), ""),
     );
     text += &row(
         "idle: CPU, of a core",
