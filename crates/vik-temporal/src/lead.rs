@@ -244,6 +244,14 @@ fn leads_no_longer() -> ActivityError {
 mod tests {
     use super::*;
 
+    #[test]
+    fn hub_leads_for_a_tenth_of_the_timeout_of_attempts() {
+        let secs = Duration::from_secs;
+        for (attempts, lead) in [(3, 3), (30, 3), (60, 6), (300, 30)] {
+            assert_eq!(lead_timeout(secs(attempts)), secs(lead));
+        }
+    }
+
     #[tokio::test]
     async fn leadership_is_lost_when_its_lease_has_passed() {
         let (sender, receiver) = watch::channel(Standing::Following);

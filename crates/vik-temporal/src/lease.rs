@@ -53,6 +53,11 @@ impl Heartbeats {
         interval(self.timeout)
     }
 
+    /// Returns how long a heartbeat with new details waits for more of them.
+    pub fn update_interval(&self) -> Duration {
+        update_interval(self.timeout)
+    }
+
     /// Sends a heartbeat with details that others can read.
     pub async fn send(&self, details: &str) -> HeartbeatResult {
         let sent = BootTime::now();
@@ -92,6 +97,12 @@ fn interval(timeout: Duration) -> Duration {
     timeout / 4
 }
 
+/// Returns how often the details of heartbeats change and are read: once a second, and less often with
+/// a long timeout, as a hosted service charges for each heartbeat.
+pub(crate) fn update_interval(timeout: Duration) -> Duration {
+    (timeout / 30).max(Duration::from_secs(1))
+}
+
 /// Returns when the lease ends that a heartbeat renews.
 fn lease_end(sent: BootTime, timeout: Duration) -> BootTime {
     sent.saturating_add(timeout * 3 / 4)
@@ -111,5 +122,14 @@ mod tests {
         );
         // Two heartbeats may fail before the lease ends.
         assert!(interval(timeout) * 3 <= Duration::from_millis(22_500));
+    }
+
+    #[test]
+    fn updates_become_rarer_with_a_long_timeout() {
+        let secs = Duration::from_secs;
+        for (timeout, expected) in [(3, 1), (30, 1), (60, 2), (300, 10)] {
+            assert_eq!(update_interval(secs(timeout)), secs(expected));
+        }
+        assert!(update_interval(secs(300)) < interval(secs(300)));
     }
 }

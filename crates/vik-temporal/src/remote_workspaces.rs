@@ -27,12 +27,10 @@ use vik_session::host::Host;
 use vik_workflow::LoadedWorkflow;
 
 use crate::attempt::{AttemptClient, AttemptError, AttemptOutcome, AttemptRequest, Attempts, Loss};
+use crate::lease::update_interval;
 use crate::outputs::{Admission, OutputService};
 use crate::remote_folders::RemoteFolders;
 use crate::worker_list::WorkerList;
-
-/// How often the updates of an attempt are read.
-const UPDATE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What a worker needs to carry out an attempt.
 #[derive(Debug, Serialize, Deserialize)]
@@ -214,11 +212,12 @@ impl RemoteAttempt {
             Ok(client) => client,
             Err(error) => return self.fail(updates, error.to_string()),
         };
+        let pause = update_interval(self.heartbeat_timeout);
         let outcome = tokio::select! {
             outcome = client.outcome() => outcome,
             // The next hub goes on with it.
             () = forward_commands(&client, commands) => return,
-            () = read_updates(&client, &mut updates) => return,
+            () = read_updates(&client, &mut updates, pause) => return,
         };
         match outcome {
             Ok(outcome) => self.finish(&worker, updates, outcome),
@@ -346,9 +345,9 @@ async fn forward_commands(client: &AttemptClient, mut commands: RemoteCommands) 
     }
 }
 
-/// Reads the updates of the worker, for ever.
-async fn read_updates(client: &AttemptClient, updates: &mut RemoteUpdates) {
-    let mut ticks = interval(UPDATE_INTERVAL);
+/// Reads the updates of the worker after each pause, for ever.
+async fn read_updates(client: &AttemptClient, updates: &mut RemoteUpdates, pause: Duration) {
+    let mut ticks = interval(pause);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;

@@ -136,7 +136,10 @@ fn figures(subject: &Subject, helper: &Path, server: Option<&Server>) -> TaskRes
     scene.wait_for("done", MANY, Duration::from_secs(900))?;
     let wall = scene.last("done").as_secs_f64();
     scene.stop();
-    let bytes = server.map_or(0, Server::database_bytes).saturating_sub(bytes_before) as f64 / MANY as f64;
+    let bytes = server
+        .map_or(0, Server::database_bytes)
+        .saturating_sub(bytes_before) as f64
+        / MANY as f64;
     let actions_each = (actions()? - actions_before) / MANY as f64;
 
     let scene = Scene::start(

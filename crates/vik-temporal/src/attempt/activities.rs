@@ -19,9 +19,6 @@ use super::worker::AttemptRunner;
 use crate::lease::{HeartbeatResult, Heartbeats};
 use crate::rpc::check_result;
 
-/// Updates go to the hub after this time, even if no heartbeat is due.
-const UPDATE_PAUSE: Duration = Duration::from_secs(1);
-
 /// The type of the activity that runs an attempt.
 pub(super) const ATTEMPT: &str = "vik_attempt";
 
@@ -139,7 +136,7 @@ async fn keep_alive(
             let pause = heartbeats.interval().min(until.remaining());
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
-                () = next_update(&mut updates) => {}
+                () = next_update(&mut updates, heartbeats.update_interval()) => {}
             }
         };
         tokio::select! {
@@ -171,12 +168,12 @@ async fn keep_alive(
 }
 
 /// Resolves a while after there is a new update, so that many of them need one heartbeat.
-async fn next_update(updates: &mut watch::Receiver<String>) {
+async fn next_update(updates: &mut watch::Receiver<String>, pause: Duration) {
     if updates.changed().await.is_err() {
         // The attempt sends no more, and is about to end.
         pending::<()>().await;
     }
-    tokio::time::sleep(UPDATE_PAUSE).await;
+    tokio::time::sleep(pause).await;
 }
 
 fn ended(end: Result<AttemptEnd, tokio::task::JoinError>) -> Result<AttemptEnd, ActivityError> {
