@@ -5,6 +5,8 @@ use std::time::Duration;
 use temporalio_client::errors::{WorkflowQueryError, WorkflowStartError};
 use temporalio_client::tonic::Code;
 use temporalio_client::{Client, WorkflowQueryOptions, WorkflowStartOptions};
+use temporalio_common::protos::temporal::api::history::v1::HistoryEvent;
+use temporalio_common::protos::temporal::api::history::v1::history_event::Attributes;
 use vik_core::worker::Worker;
 
 use crate::names::Queue;
@@ -147,10 +149,10 @@ impl TableChanges {
             let Workers { client, queue } = &self.workers;
             match history_page(client, queue.workers(), self.page.clone()).await {
                 Ok(page) => {
-                    let has_events = page.history.is_some_and(|history| !history.events.is_empty());
+                    let events = page.history.unwrap_or_default().events;
                     // After its end, the workflow continues with a new history.
                     self.page = page.next_page_token;
-                    if has_events {
+                    if events.iter().any(may_change_the_table) {
                         return;
                     }
                 }
@@ -163,4 +165,12 @@ impl TableChanges {
             backoff.pause().await;
         }
     }
+}
+
+fn may_change_the_table(event: &HistoryEvent) -> bool {
+    use Attributes::{WorkflowExecutionSignaledEventAttributes, WorkflowExecutionStartedEventAttributes};
+    matches!(
+        event.attributes,
+        Some(WorkflowExecutionStartedEventAttributes(_) | WorkflowExecutionSignaledEventAttributes(_))
+    )
 }
