@@ -295,6 +295,8 @@ pub fn ledger_view(layout: &Layout, stored: &StoredAttempt, status: Option<&Stat
     let log = report.and_then(|report| report.log.as_deref());
     let path = log.and_then(|log| log.file.as_ref()).map(|file| &file.path);
     let took = ended.map(|ended| ended.at.duration_since(started.at).as_millis());
+    // Of an attempt from before there were workers.
+    let own_path = files(layout, stored).log();
     Some(AttemptView {
         hand_over_failure: None,
         attempt: started.attempt,
@@ -323,8 +325,8 @@ pub fn ledger_view(layout: &Layout, stored: &StoredAttempt, status: Option<&Stat
         hooks_run_twice: Vec::new(),
         outputs: Vec::new(),
         skills: Vec::new(),
-        log: path.cloned().unwrap_or_else(|| files(layout, stored).log()),
-        files_removed: live.is_none() && log.is_none(),
+        files_removed: live.is_none() && log.is_none() && !own_path.exists(),
+        log: path.cloned().unwrap_or(own_path),
     })
 }
 

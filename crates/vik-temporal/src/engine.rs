@@ -13,12 +13,13 @@ use vik_core::workflow::{Temporal, Workflow};
 use vik_daemon::engine::{DaemonContext, Engine, Lead};
 use vik_orchestrator::Task;
 use vik_session::host::Host;
+use vik_store::ledger::LedgerError;
 
 use crate::attempt::Attempts;
 use crate::connect;
 use crate::examination::{self, Examination};
 use crate::hub::Hub;
-use crate::lead::lead_timeout;
+use crate::lead::{Leadership, lead_timeout};
 use crate::log::{Limits, Log};
 use crate::names::Queue;
 use crate::outputs::{HubResponder, OutputService, SharedBooks};
@@ -27,7 +28,7 @@ use crate::remote_folders::{RemoteFolders, WorkerSessions};
 use crate::remote_workspaces::RemoteWorkspaces;
 use crate::request::Requests;
 use crate::settings;
-use crate::shared_ledger::{CompactionLimits, FollowingLedger};
+use crate::shared_ledger::{CompactionLimits, FollowingLedger, ImportError, SharedLedgerError, import};
 use crate::worker_list::WorkerList;
 use crate::workers::Workers;
 
@@ -39,6 +40,9 @@ const OUTPUT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a worker may take to answer that it drains.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a hub that has decisions of its own waits until it leads. If it does not, another one leads.
+const IMPORT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long the server may take to give the lead to another hub.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -161,7 +165,7 @@ impl TemporalEngine {
         let hub = tokio::spawn(keep(hub, stopped));
         let service_dir = daemon.host.layout.service_dir();
         let copy_failed = |error| failed("cannot copy the shared log", &error);
-        let mut ledger = FollowingLedger::open(log, &service_dir)
+        let mut ledger = open_ledger(log, &service_dir, &mut leadership)
             .await
             .map_err(copy_failed)?;
         tracing::info!("following: another hub may lead");
@@ -228,6 +232,23 @@ impl Engine for TemporalEngine {
     fn lead(self: Box<Self>, daemon: DaemonContext) -> Task<Result<Lead, Failure>> {
         Box::pin(self.wait_and_lead(daemon))
     }
+}
+
+/// Opens the ledger of this machine as a copy of the log. If this machine has worked alone so far, its
+/// decisions become the start of the log, as soon as this hub leads.
+async fn open_ledger(
+    log: Log,
+    service_dir: &Path,
+    leadership: &mut Leadership,
+) -> Result<FollowingLedger, SharedLedgerError> {
+    match FollowingLedger::open(log.clone(), service_dir).await {
+        Err(SharedLedgerError::Ledger(LedgerError::OwnDecisions { .. })) => {}
+        opened => return opened,
+    }
+    let acquired = tokio::time::timeout(IMPORT_TIMEOUT, leadership.acquired()).await;
+    acquired.map_err(|_| ImportError::OtherHub)?;
+    import(&log, service_dir, CompactionLimits::default().max_part_bytes).await?;
+    FollowingLedger::open(log, service_dir).await
 }
 
 /// Keeps the hub at work until it is to stop.

@@ -14,14 +14,16 @@ use vik_store::ledger::{
 };
 
 use crate::lead::Leadership;
-use crate::log::{Follower, Log, LogError};
+use crate::log::{AppendError, Follower, Log, LogError};
 
 mod compaction;
 mod entry;
+mod import;
 mod leading;
 
 pub use compaction::CompactionLimits;
 use entry::Entry;
+pub use import::{ImportError, import};
 pub use leading::LeadingLedger;
 
 /// The ledger of a hub does not have what the log has.
@@ -35,6 +37,12 @@ pub enum SharedLedgerError {
     Ledger(#[from] LedgerError),
     #[error(transparent)]
     Commit(#[from] CommitError),
+    #[error("the shared log cannot be extended: {0}")]
+    Append(#[from] AppendError),
+    #[error("an entry of the shared log cannot be written: {0}")]
+    Encoding(#[from] serde_json::Error),
+    #[error("the ledger of this machine cannot become the start of the shared log: {0}")]
+    Import(#[from] ImportError),
     #[error("entry {number} of the shared log cannot be read: {reason}")]
     Entry { number: u64, reason: String },
     #[error(

@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 
 use vik_api::{EventsPage, SessionDetail, Status};
 use vik_base::report::{ErrorCode, Exit, Failure};
+use vik_control::history::files;
 use vik_core::ended::Ended;
 use vik_core::ids::{AttemptId, IssueId};
 use vik_core::limits::Spend;
 use vik_daemon::{Instance, InstanceInfo};
 use vik_store::ledger::StoredAttempt;
-use vik_store::{AttemptFiles, AttemptRecord, PastAttempt};
+use vik_store::{AttemptRecord, PastAttempt};
 use vik_workspace::Layout;
 use vik_workspace::fs as private;
 
@@ -80,7 +81,7 @@ impl RemoteLogs {
         }))
     }
 
-    /// Returns the selected attempts on workers, oldest first, with copies of their logs as they are
+    /// Returns the selected attempts, oldest first, with copies of their logs as they are
     /// now. Without a filter, these are the newest one and all that run.
     ///
     /// # Errors
@@ -95,10 +96,11 @@ impl RemoteLogs {
         let status = client::status(&self.instance, &self.info)?.unwrap_or_default();
         let ledger = history::ledger(&self.home);
         let stored = ledger.map_or(Ok(Vec::new()), |ledger| ledger.attempts(issue, MAX_ATTEMPTS))?;
+        let own = Layout::at(&self.info.workflow_path, &self.home);
         let is_selected = |stored: &&StoredAttempt| {
             let started = &stored.started;
             let id = started.attempt_id.to_string();
-            is_on_worker(stored, &status)
+            is_there(stored, &status, &own)
                 && args
                     .stage
                     .as_ref()
@@ -139,7 +141,7 @@ impl RemoteLogs {
         let started = &stored.started;
         let id = started.attempt_id;
         let folder = self.copies.issue_sessions_dir(&started.issue);
-        let files = AttemptFiles::new(&folder, &started.stage, id);
+        let files = files(&self.copies, stored);
         let text = id.to_string();
         let log = match self.logs.entry(id) {
             Entry::Occupied(log) => log.into_mut(),
@@ -181,11 +183,13 @@ impl RemoteLogs {
     }
 }
 
-fn is_on_worker(stored: &StoredAttempt, status: &Status) -> bool {
+/// Returns whether the hub can read the log: on a worker, or of its own machine, from before there were
+/// workers.
+fn is_there(stored: &StoredAttempt, status: &Status, own: &Layout) -> bool {
     let id = stored.started.attempt_id.to_string();
     let is_live = |session: &vik_api::SessionView| session.session_id == id && session.worker.is_some();
     match &stored.ended {
-        Some(ended) => ended.report.log.is_some(),
+        Some(ended) => ended.report.log.is_some() || files(own, stored).log().exists(),
         None => status.sessions.iter().any(is_live),
     }
 }

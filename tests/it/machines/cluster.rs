@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::fs::File;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -128,6 +128,15 @@ impl Cluster {
     /// Starts a worker, and does not wait for it.
     pub fn start_worker(&self, name: &str) -> Machine {
         self.machine(name, &["worker", "--capacity", "2", "--name", name])
+    }
+
+    /// Runs the queue once on a machine alone, in the folder of a later hub.
+    pub fn run_alone(&self, name: &str) -> Output {
+        let mut flow = self.flow.clone();
+        flow.as_object_mut().unwrap().remove("engine");
+        let workflow = self.env.work().join(name).join("workflow.yml");
+        let workflow = self.env.write(workflow, flow.to_string());
+        self.env.vik(["run", "--once"]).arg(&workflow).output().unwrap()
     }
 
     fn machine(&self, name: &str, args: &[&str]) -> Machine {

@@ -4,4 +4,5 @@
 
 mod chaos;
 mod cluster;
+mod import;
 mod life;

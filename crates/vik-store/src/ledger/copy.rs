@@ -124,6 +124,41 @@ impl LedgerCopy {
         Ok((copy, set_aside))
     }
 
+    /// Makes a ledger with decisions of its own the copy of a log whose first `position` entries have
+    /// the same contents. Its history stays.
+    ///
+    /// # Errors
+    /// Returns an error if the ledger is a copy already, or cannot be relied on; see
+    /// [`LedgerError`]. In that case it is not changed. A crash leaves it changed or unchanged.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use vik_core::changes::Changes;
+    /// use vik_store::Ledger;
+    /// use vik_store::ledger::{LedgerCopy, LogId};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let (ledger, _) = Ledger::open(folder.path())?;
+    /// let pause = Changes { paused: Some(true), ..Changes::default() };
+    /// ledger.commit(pause).wait()?;
+    /// ledger.close()?;
+    ///
+    /// let log: LogId = "01993c00-0000-7000-8000-000000000001".parse()?;
+    /// LedgerCopy::adopt(folder.path(), &log, 1)?;
+    /// let (_, stored, position) = LedgerCopy::open(folder.path(), &log)?;
+    /// assert_eq!((stored.paused, position), (true, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn adopt(service_dir: &Path, log: &LogId, position: u64) -> Result<(), LedgerError> {
+        let files = Files::new(service_dir);
+        let lock = Lock::acquire(&files)?;
+        let fail = |error| LedgerError::of(&files.db(), error);
+        let (db, ..) = connect(&files, &lock, None)?;
+        put(&db, log, position).map_err(fail)?;
+        db.close().map_err(|(_, error)| fail(error))
+    }
+
     /// Commits an entry of the log, with its position, in the order of the calls. Positions are
     /// counted from 1. The result resolves when the entry and all before it are on the disk; they
     /// are committed even if the caller does not wait for it.

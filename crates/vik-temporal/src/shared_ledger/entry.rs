@@ -33,6 +33,15 @@ impl Entry {
         }
     }
 
+    /// Returns the text that the log has.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it cannot be encoded.
+    pub fn to_text(&self) -> Result<String, serde_json::Error> {
+        serde_json::to_string(self)
+    }
+
     /// Reads the entry after the one with the number `last`, which is 0 if none was read.
     pub fn read(text: &str, last: u64) -> Result<Self, SharedLedgerError> {
         let number = last + 1;

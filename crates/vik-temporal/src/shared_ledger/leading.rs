@@ -163,7 +163,7 @@ impl Sequencer {
             changed.add(&changes);
         }
         let entry = Entry::new(self.number, changes);
-        let text = match serde_json::to_string(&entry) {
+        let text = match entry.to_text() {
             Ok(text) => text,
             Err(error) => {
                 let failure = CommitFailure::Log(error.to_string().into());

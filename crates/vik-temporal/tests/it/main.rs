@@ -9,6 +9,7 @@
 mod attempt;
 mod child;
 mod compaction;
+mod import;
 mod lead;
 mod log;
 mod machines;
