@@ -103,9 +103,6 @@ fn is_temporary(hold: &Hold) -> bool {
             | Hold::Filtered
             | Hold::NoStage
             | Hold::MissingLabels { .. }
-            | Hold::NoWorker {
-                reason: NoWorker::MissingLabels { .. }
-            }
             | Hold::Terminal
             | Hold::NotPresent
             | Hold::Missing

@@ -132,22 +132,17 @@ fn issue_that_waits_for_a_worker_is_explained() {
     let full = NoWorker::WorkspaceFull {
         worker: "gpu-1".parse().unwrap(),
     };
-    for (reason, state, expected) in [
-        (NoWorker::NoneReady, StageState::Waiting, "no worker is ready"),
-        (missing, StageState::Held, "no ready worker has the label `gpu`"),
-        (
-            NoWorker::AllFull,
-            StageState::Waiting,
-            "all workers that fit are full",
-        ),
-        (
-            full,
-            StageState::Waiting,
-            "the worker `gpu-1`, which has the workspace, is full",
-        ),
+    for (reason, expected) in [
+        (NoWorker::NoneReady, "no worker is ready"),
+        (missing, "no ready worker has the label `gpu`"),
+        (NoWorker::AllFull, "all workers that fit are full"),
+        (full, "the worker `gpu-1`, which has the workspace, is full"),
     ] {
         let hold = vik_orchestrator::api_view::hold(&Hold::NoWorker { reason });
-        let explained = explained(DaemonState::Running, &[stage("implement", state, Some(hold))]);
+        let explained = explained(
+            DaemonState::Running,
+            &[stage("implement", StageState::Waiting, Some(hold))],
+        );
         let answer = answer(&explained);
         assert!(answer.contains(expected), "{answer}");
         let json = serde_json::to_value(&explained).unwrap();
