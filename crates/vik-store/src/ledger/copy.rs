@@ -14,7 +14,7 @@ use vik_core::changes::{Changes, Stored};
 use vik_core::ids::IssueId;
 use vik_core::machine::IssueMachine;
 
-use super::files::{Files, Lock};
+use super::files::{self, Files, Lock};
 use super::log_id::LogId;
 use super::{Answer, Ledger, LedgerError, Options, connect, create, exists, read, write};
 
@@ -175,12 +175,18 @@ impl LedgerCopy {
         self.0.recall(issues)
     }
 
-    /// Deletes old attempts from this copy alone; see [`Ledger::delete_history`].
+    /// Deletes old attempts from this copy alone; see [`Ledger::delete_history`]. Also removes the
+    /// files that were set aside before this time: they have nothing that is newer.
     ///
     /// # Errors
-    /// Returns an error if nothing was deleted because the ledger cannot be written. Commits go on.
+    /// Returns an error if nothing was deleted because the ledger cannot be written, or if a file
+    /// cannot be removed. Commits go on.
     pub async fn delete_history(&self, before: Timestamp, limit: u32) -> Result<u64, LedgerError> {
-        self.0.delete_history(before, limit).await
+        let deleted = self.0.delete_history(before, limit).await?;
+        for path in set_aside_before(&self.0.path, before) {
+            std::fs::remove_file(&path).map_err(|source| LedgerError::of_io(&path, source))?;
+        }
+        Ok(deleted)
     }
 
     /// Commits the waiting entries and closes the database.
@@ -191,6 +197,18 @@ impl LedgerCopy {
     pub fn close(self) -> Result<(), LedgerError> {
         self.0.close()
     }
+}
+
+/// Returns the files of copies that were set aside before this time, beside a database.
+pub(super) fn set_aside_before(db: &Path, before: Timestamp) -> Vec<PathBuf> {
+    let files = db.parent().and_then(|folder| std::fs::read_dir(folder).ok());
+    let paths = files.into_iter().flatten().flatten().map(|file| file.path());
+    let is_old = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let time = name.and_then(|name| name.strip_prefix(BEHIND));
+        time.and_then(files::set_aside_at).is_some_and(|at| at < before)
+    };
+    paths.filter(is_old).collect()
 }
 
 /// Returns the log of which the ledger is a copy.

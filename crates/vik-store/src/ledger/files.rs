@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 
 use super::LedgerError;
 
@@ -14,6 +16,16 @@ use super::LedgerError;
 /// released lock may stay held a little longer.
 const LOCK_TRIES: u32 = 25;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
+
+/// The time in the names of files that were set aside, in UTC.
+const STAMP: &str = "%Y%m%dT%H%M%S%.3fZ";
+
+/// Returns when a file was set aside, from what follows the prefix in its name.
+pub(super) fn set_aside_at(end: &str) -> Option<Timestamp> {
+    let (stamp, _) = end.split_once('-').unwrap_or((end, ""));
+    let time = DateTime::strptime(STAMP, stamp).ok()?;
+    Some(time.to_zoned(TimeZone::UTC).ok()?.timestamp())
+}
 
 /// The paths of the files of a ledger.
 #[derive(Clone, Debug)]
@@ -93,7 +105,7 @@ impl Files {
     /// Until a new ledger has their names, a database must not be without its log. So the database
     /// first gets its second name beside the old one, and then its log is moved.
     pub(super) fn set_aside(&self, prefix: &str) -> Result<Vec<PathBuf>, LedgerError> {
-        let stamp = Timestamp::now().strftime("%Y%m%dT%H%M%S%.3fZ").to_string();
+        let stamp = Timestamp::now().strftime(STAMP).to_string();
         let to = self.folder.join(format!("{prefix}{stamp}"));
         let mut moved = Vec::new();
         let fail = |source| LedgerError::of_io(&to, source);

@@ -16,7 +16,7 @@ use super::files::Files;
 use super::sql::{
     optional, read_attempt_id, read_day, read_json, read_name, read_run, read_spend, read_time, read_variant,
 };
-use super::{LedgerError, retention, schema, write};
+use super::{LedgerError, copy, retention, schema, write};
 
 /// The limit on the number of days in a result.
 const MAX_DAYS: u32 = 400;
@@ -226,13 +226,15 @@ impl Reader {
         )
     }
 
-    /// Returns whether [`Ledger::delete_history`](super::Ledger::delete_history) would delete
-    /// anything.
+    /// Returns whether [`Ledger::delete_history`](super::Ledger::delete_history) or
+    /// [`LedgerCopy::delete_history`](super::LedgerCopy::delete_history) would delete anything.
     ///
     /// # Errors
     /// Returns an error if it cannot be read.
     pub fn has_old_history(&self, before: Timestamp) -> Result<bool, LedgerError> {
-        retention::has_old_history(&self.db, before).map_err(|error| self.error(error))
+        let has_attempts = retention::has_old_history(&self.db, before);
+        Ok(has_attempts.map_err(|error| self.error(error))?
+            || !copy::set_aside_before(&self.path, before).is_empty())
     }
 
     /// Returns the sums of the latest days, newest last.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use jiff::SignedDuration;
 use proptest::prelude::*;
 
 use super::damage::content;
@@ -172,6 +173,34 @@ fn copy_that_lacks_entries_is_set_aside() {
     copy.close().unwrap();
     let (_, stored, position) = open(folder.path());
     assert_eq!((stored, position), (stored_of(&pause(true)), 11));
+}
+
+#[test]
+fn copy_that_was_set_aside_is_removed_with_the_history_of_its_time() {
+    let folder = TempDir::new().unwrap();
+    sample_copy(folder.path());
+    let start = Timestamp::now();
+    let (copy, mut set_aside) = LedgerCopy::start_over(folder.path(), &log(), 10).unwrap();
+    set_aside.push(format!("{}-wal", set_aside[0].display()).into());
+    fs::write(&set_aside[1], "").unwrap();
+    let kept = [DB, "vik.db.behind-x"].map(|name| folder.path().join(name));
+    fs::write(&kept[1], "").unwrap();
+    let has_old = |before| {
+        let reader = Reader::open(folder.path()).unwrap().unwrap();
+        reader.has_old_history(before).unwrap()
+    };
+    let before = start - SignedDuration::from_secs(1);
+    assert!(!has_old(before));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let delete = |before| runtime.block_on(copy.delete_history(before, 10)).unwrap();
+    delete(before);
+    assert!(set_aside.iter().all(|path| path.exists()), "{set_aside:?}");
+    let after = Timestamp::now() + SignedDuration::from_secs(1);
+    assert!(has_old(after));
+    delete(after);
+    assert!(!set_aside.iter().any(|path| path.exists()), "{set_aside:?}");
+    assert!(kept.iter().all(|path| path.exists()));
+    assert!(!has_old(after));
 }
 
 #[test]
