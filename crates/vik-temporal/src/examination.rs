@@ -14,8 +14,7 @@ use vik_core::worker::{Presence, Revision, Worker, Workers};
 
 use crate::names::Queue;
 use crate::rpc::{REQUEST_TIMEOUT, once};
-use crate::worker_list::ANNOUNCE_TIMEOUT;
-use crate::workers;
+use crate::workers::{self, ANNOUNCE_TIMEOUT};
 
 /// How long the facts that need a running hub may take.
 const HUB_TIMEOUT: Duration = Duration::from_secs(5);

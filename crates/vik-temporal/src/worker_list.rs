@@ -8,14 +8,11 @@ use tokio::sync::watch;
 use vik_core::worker::{Presence, Revision, Worker, WorkerName, Workers};
 use vik_proc::BootTime;
 
-use crate::workers::{self, PresenceTracker, Table, WorkersError};
+use crate::workers::{self, ANNOUNCE_TIMEOUT, PresenceTracker, Table, WorkersError};
 
 /// How often it is checked whether a worker is lost, and the shortest time between two requests for the
 /// table.
 const INTERVAL: Duration = Duration::from_secs(1);
-
-/// A worker that has not announced itself for this time is lost. It announces itself once a minute.
-pub(crate) const ANNOUNCE_TIMEOUT: Duration = Duration::from_secs(150);
 
 /// The list of workers, for those who learn more about them than the table has.
 #[derive(Clone, Debug)]
@@ -129,15 +126,15 @@ async fn read(list: WorkerList, table: workers::Workers) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workers::tests::worker;
+    use crate::workers::tests::{announced, worker};
 
     #[test]
     fn worker_that_does_not_respond_is_lost_until_it_announces_itself() {
         let hub = worker("a").revision;
         let (list, receiver) = watch::channel(Workers::new(hub.clone(), []));
         let mut table = Table::default();
-        table.announce(worker("a"), 1);
-        table.announce(worker("b"), 1);
+        table.announce(announced(worker("a")), 1);
+        table.announce(announced(worker("b")), 1);
         let state = State {
             hub,
             tracker: PresenceTracker::new(ANNOUNCE_TIMEOUT),
@@ -157,10 +154,10 @@ mod tests {
         assert_eq!(ready(), ["a", "b"]);
         list.mark_silent(&"a".parse().unwrap());
         assert_eq!(ready(), ["b"]);
-        list.state().table.announce(worker("b"), 2);
+        list.state().table.announce(announced(worker("b")), 2);
         list.state().publish();
         assert_eq!(ready(), ["b"]);
-        list.state().table.announce(worker("a"), 2);
+        list.state().table.announce(announced(worker("a")), 2);
         list.state().publish();
         assert_eq!(ready(), ["a", "b"]);
         list.set_workflow_digest("another".to_owned());

@@ -13,7 +13,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, watch};
-use vik_base::report::{ErrorCode, Failure};
+use vik_base::report::{ErrorCode, Exit, Failure};
 use vik_core::worker::{Presence, Revision, Worker, WorkerLabel, WorkerName};
 use vik_daemon::logging::Console;
 use vik_daemon::{Home, end_cut_off_logs};
@@ -27,15 +27,26 @@ use crate::peer::WorkerResponder;
 use crate::request::Requests;
 use crate::session_runner::SessionRunner;
 use crate::worker_workflow::{WorkerWorkflow, follow_edits};
-use crate::workers::{ANNOUNCE_INTERVAL, Workers};
+use crate::workers::{
+    ANNOUNCE_INTERVAL, ANNOUNCE_TIMEOUT, Announcement, WorkerInstance, Workers, WorkersError,
+};
 
 /// How long pending file accesses may delay the end.
 const LAST_READS: Duration = Duration::from_secs(1);
+
+/// How long a hub may take to answer who has the name of the worker. Without a hub, there are no
+/// attempts, and the answer comes later.
+const NAME_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long the server may take to note that the worker has ended.
+const LAST_ANNOUNCEMENT: Duration = Duration::from_secs(2);
 
 /// How a worker presents itself to hubs.
 #[derive(Clone, Debug)]
 pub struct WorkerOptions {
     pub name: WorkerName,
+    /// The name of this machine, for people.
+    pub host: String,
     pub labels: BTreeSet<WorkerLabel>,
     /// The maximum number of attempts at once.
     pub capacity: NonZeroU32,
@@ -113,9 +124,40 @@ async fn work(
             error,
         )
     };
+    let instance = WorkerInstance::of_this_process(options.host.clone(), &home.host.layout.service_dir())
+        .map_err(|error| Failure::failed(ErrorCode::Home, "cannot read the folder of the worker", &error))?;
+    let announcement = |presence| Announcement {
+        worker: Worker {
+            name: options.name.clone(),
+            labels: options.labels.clone(),
+            capacity: options.capacity,
+            revision: Revision {
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                workflow_digest: workflows.borrow().digest.clone(),
+            },
+            presence,
+        },
+        instance: instance.clone(),
+        is_last: false,
+    };
+    let table = Workers::new(client.clone(), engine.queue.clone());
+    let first = announcement(Presence::Available);
+    let named = async {
+        table.announce(&first).await?;
+        let other = tokio::time::timeout(NAME_TIMEOUT, table.other_holder(&options.name, &instance));
+        other.await.unwrap_or(Ok(None))
+    };
+    let other = tokio::select! {
+        other = named => other.map_err(|error| failed(&error))?,
+        _ = signals.stopped() => return Ok(()),
+        _ = drain.recv() => return Ok(()),
+    };
+    if let Some(other) = other {
+        return Err(name_taken(&options.name, &other));
+    }
     let requested_drain = Arc::new(Notify::new());
     let mut worker = WorkerHost::start(
-        client.clone(),
+        client,
         &engine.queue,
         &options.name,
         runner,
@@ -126,21 +168,9 @@ async fn work(
         )),
     )
     .map_err(|error| failed(&error))?;
-    let table = Workers::new(client, engine.queue.clone());
-    let announcement = |presence| Worker {
-        name: options.name.clone(),
-        labels: options.labels.clone(),
-        capacity: options.capacity,
-        revision: Revision {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            workflow_digest: workflows.borrow().digest.clone(),
-        },
-        presence,
-    };
+    tracing::info!(worker = %options.name, capacity = options.capacity, "ready");
+    (options.on_announced)(engine);
     let announcing = async {
-        table.announce(&announcement(Presence::Available)).await?;
-        tracing::info!(worker = %options.name, capacity = options.capacity, "ready");
-        (options.on_announced)(engine);
         let mut edits = workflows.clone();
         loop {
             // The hub gives attempts only to workers with its workflow.
@@ -155,20 +185,59 @@ async fn work(
     tokio::select! {
         never = &mut following => match never {},
         announced = announcing => announced.map_err(|error| failed(&error))?,
+        other = wait_for_other_holder(&table, &options.name, &instance) => {
+            return Err(name_taken(&options.name, &other.map_err(|error| failed(&error))?));
+        }
         ended = worker.ended() => ended.map_err(|error| failed(&error))?,
         _ = drain.recv() => tracing::info!("draining"),
         () = requested_drain.notified() => tracing::info!("draining, as requested"),
         _ = signals.stopped() => drop(stop.send_replace(StopLevel::Stop)),
     }
-    let announcement = announcement(Presence::Draining);
+    let mut announcement = announcement(Presence::Draining);
     let ended = tokio::select! {
         ended = worker.stop() => ended,
         never = raise_with_signals(&mut signals, &stop) => match never {},
         never = keep_announcing(&table, &announcement) => match never {},
         never = following => match never {},
     };
+    announcement.is_last = true;
+    // Without it, the name is free after a while.
+    let _ = tokio::time::timeout(LAST_ANNOUNCEMENT, table.announce(&announcement)).await;
     orphans.abort();
     ended.map_err(|error| failed(&error))
+}
+
+/// Resolves when another worker has the name: this one was frozen for long, or no hub ran when it
+/// started.
+async fn wait_for_other_holder(
+    table: &Workers,
+    name: &WorkerName,
+    instance: &WorkerInstance,
+) -> Result<WorkerInstance, WorkersError> {
+    loop {
+        if let Some(other) = table.other_holder(name, instance).await? {
+            return Ok(other);
+        }
+        tokio::time::sleep(ANNOUNCE_INTERVAL).await;
+    }
+}
+
+fn name_taken(name: &WorkerName, other: &WorkerInstance) -> Failure {
+    let WorkerInstance {
+        host,
+        pid,
+        started_at,
+        ..
+    } = other;
+    Failure::new(
+        Exit::AlreadyRunning,
+        ErrorCode::AlreadyRunning,
+        format!("the worker `{name}` is already running on `{host}` (pid {pid}), since {started_at:.0}"),
+    )
+    .hint(format!(
+        "give this one another `--name`, or stop the other one; if it was killed, its name is free after {} s",
+        ANNOUNCE_TIMEOUT.as_secs()
+    ))
 }
 
 /// Ends the attempts more urgently with each signal.
@@ -185,9 +254,9 @@ async fn raise_with_signals(signals: &mut Signals, level: &watch::Sender<StopLev
 }
 
 /// Announces a worker that ends, whatever the server answers: hubs notice its end by themselves.
-async fn keep_announcing(table: &Workers, worker: &Worker) -> Infallible {
+async fn keep_announcing(table: &Workers, announcement: &Announcement) -> Infallible {
     loop {
-        if let Err(error) = table.keep_announcing(worker).await {
+        if let Err(error) = table.keep_announcing(announcement).await {
             tracing::warn!(%error, "the worker cannot announce that it ends");
         }
         tokio::time::sleep(ANNOUNCE_INTERVAL).await;

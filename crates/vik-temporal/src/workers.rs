@@ -7,15 +7,17 @@ use temporalio_client::tonic::Code;
 use temporalio_client::{Client, WorkflowQueryOptions, WorkflowStartOptions};
 use temporalio_common::protos::temporal::api::history::v1::HistoryEvent;
 use temporalio_common::protos::temporal::api::history::v1::history_event::Attributes;
-use vik_core::worker::Worker;
+use vik_core::worker::WorkerName;
 
 use crate::names::Queue;
 use crate::rpc::{Backoff, REQUEST_TIMEOUT, TASK_TIMEOUT, history_page, is_temporary, once};
 
+mod announcement;
 mod presence;
 mod table;
 mod workflow;
 
+pub use announcement::{Announcement, WorkerInstance};
 pub use presence::PresenceTracker;
 #[cfg(test)]
 pub(crate) use presence::tests;
@@ -24,6 +26,9 @@ pub(crate) use workflow::WorkersWorkflow;
 
 /// The time between two announcements of a worker.
 pub const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(60);
+
+/// A worker that has not announced itself for this time is lost, and another one can have its name.
+pub const ANNOUNCE_TIMEOUT: Duration = Duration::from_secs(150);
 
 /// The table of the workers of a queue.
 #[derive(Clone, Debug)]
@@ -54,9 +59,9 @@ impl Workers {
     ///
     /// Returns an error if the announcement is too large, if it is one of a lost worker, or if the
     /// server refuses it.
-    pub async fn announce(&self, worker: &Worker) -> Result<(), WorkersError> {
-        table::check(worker)?;
-        let announcement = serde_json::to_value(worker)?;
+    pub async fn announce(&self, announcement: &Announcement) -> Result<(), WorkersError> {
+        table::check(announcement)?;
+        let announcement = serde_json::to_value(announcement)?;
         let mut backoff = Backoff::default();
         loop {
             let options = WorkflowStartOptions::new(self.queue.hubs(), self.queue.workers())
@@ -88,11 +93,26 @@ impl Workers {
     /// # Errors
     ///
     /// As [`announce`](Self::announce).
-    pub async fn keep_announcing(&self, worker: &Worker) -> Result<(), WorkersError> {
+    pub async fn keep_announcing(&self, announcement: &Announcement) -> Result<(), WorkersError> {
         loop {
-            self.announce(worker).await?;
+            self.announce(announcement).await?;
             tokio::time::sleep(ANNOUNCE_INTERVAL).await;
         }
+    }
+
+    /// Returns who has the name of a worker that has announced itself, if it is another one. Waits
+    /// while no hub runs.
+    ///
+    /// # Errors
+    ///
+    /// As [`table`](Self::table).
+    pub async fn other_holder(
+        &self,
+        name: &WorkerName,
+        instance: &WorkerInstance,
+    ) -> Result<Option<WorkerInstance>, WorkersError> {
+        let table = self.table().await?;
+        Ok(table.other_holder(name, instance).cloned())
     }
 
     /// Returns the table. It is empty before the first announcement.

@@ -63,6 +63,7 @@ fn serve(workflow: &Path, args: &WorkerArgs) -> CliResult {
     built_in_agent::check(&loaded.workflow)?;
     let options = worker_process::WorkerOptions {
         name: name(args.options.name.as_ref())?,
+        host: host_name(),
         labels: args
             .options
             .labels

@@ -127,7 +127,12 @@ impl Cluster {
 
     /// Starts a worker, and does not wait for it.
     pub fn start_worker(&self, name: &str) -> Machine {
-        self.machine(name, &["worker", "--capacity", "2", "--name", name])
+        self.start_worker_in(name, name)
+    }
+
+    /// Starts a worker with the files in this folder, and does not wait for it.
+    pub fn start_worker_in(&self, folder: &str, name: &str) -> Machine {
+        self.machine(folder, &["worker", "--capacity", "2", "--name", name])
     }
 
     /// Runs the queue once on a machine alone, in the folder of a later hub.

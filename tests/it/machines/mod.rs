@@ -6,3 +6,4 @@ mod chaos;
 mod cluster;
 mod import;
 mod life;
+mod names;

@@ -55,6 +55,7 @@ fn run() -> Result<(), Failure> {
         ["worker", workflow, name] => {
             let options = WorkerOptions {
                 name: name.parse().map_err(|error| usage(&error))?,
+                host: "test".to_owned(),
                 labels: BTreeSet::new(),
                 capacity: NonZeroU32::MIN,
                 on_announced: |_| {},

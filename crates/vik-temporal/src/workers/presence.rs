@@ -64,9 +64,11 @@ pub(crate) mod tests {
     use std::collections::BTreeSet;
     use std::num::NonZeroU32;
 
+    use jiff::Timestamp;
     use vik_core::worker::{Revision, WorkerLabel};
 
     use super::*;
+    use crate::workers::announcement::{Announcement, WorkerInstance};
 
     const TIMEOUT: Duration = Duration::from_secs(150);
 
@@ -84,6 +86,20 @@ pub(crate) mod tests {
         }
     }
 
+    /// Returns the announcement of a worker by the only process with its name.
+    pub fn announced(worker: Worker) -> Announcement {
+        Announcement {
+            worker,
+            instance: WorkerInstance {
+                host: "host".to_owned(),
+                pid: 1,
+                started_at: Timestamp::UNIX_EPOCH,
+                home: "home".to_owned(),
+            },
+            is_last: false,
+        }
+    }
+
     fn presences(tracker: &mut PresenceTracker, table: &Table, now: BootTime) -> Vec<Presence> {
         let workers = tracker.observe(table, now);
         workers.iter().map(|worker| worker.presence).collect()
@@ -92,7 +108,7 @@ pub(crate) mod tests {
     #[test]
     fn worker_is_lost_after_the_timeout_until_it_announces_itself() {
         let mut table = Table::default();
-        table.announce(worker("a"), 0);
+        table.announce(announced(worker("a")), 0);
         let mut tracker = PresenceTracker::new(TIMEOUT);
         let start = BootTime::now();
         let end = start.saturating_add(TIMEOUT);
@@ -105,7 +121,7 @@ pub(crate) mod tests {
             presence: Presence::Draining,
             ..worker("a")
         };
-        table.announce(draining, 5);
+        table.announce(announced(draining), 5);
         assert_eq!(presences(&mut tracker, &table, end), [Presence::Draining]);
         let later = end.saturating_add(TIMEOUT);
         assert_eq!(presences(&mut tracker, &table, later), [Presence::Lost]);
@@ -114,9 +130,9 @@ pub(crate) mod tests {
     #[test]
     fn worker_that_was_old_in_the_first_table_is_lost() {
         let mut table = Table::default();
-        table.announce(worker("a"), 0);
-        table.announce(worker("b"), 150_001);
-        table.announce(worker("c"), 300_001);
+        table.announce(announced(worker("a")), 0);
+        table.announce(announced(worker("b")), 150_001);
+        table.announce(announced(worker("c")), 300_001);
         let mut tracker = PresenceTracker::new(TIMEOUT);
         assert_eq!(
             presences(&mut tracker, &table, BootTime::now()),

@@ -209,7 +209,8 @@ async fn records_histories() {
 
     let table = Workers::new(hub.client.clone(), queue());
     for _ in 0..3 {
-        table.announce(&workers::worker("w")).await.unwrap();
+        let announcement = workers::announced(&workers::worker("w"));
+        table.announce(&announcement).await.unwrap();
     }
     table.table().await.unwrap();
 

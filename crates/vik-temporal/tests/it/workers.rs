@@ -6,7 +6,9 @@ use temporalio_common::data_converters::RawValue;
 use vik_core::worker::{Presence, Revision, Worker, WorkerLabel};
 use vik_proc::BootTime;
 use vik_temporal::log::Limits;
-use vik_temporal::workers::{ANNOUNCE_INTERVAL, PresenceTracker, Table, Workers};
+use vik_temporal::workers::{
+    ANNOUNCE_INTERVAL, Announcement, PresenceTracker, Table, WorkerInstance, Workers,
+};
 
 use crate::server::{Server, queue};
 
@@ -20,6 +22,14 @@ pub fn worker(name: &str) -> Worker {
             workflow_digest: "d".to_owned(),
         },
         presence: Presence::Available,
+    }
+}
+
+pub fn announced(worker: &Worker) -> Announcement {
+    Announcement {
+        worker: worker.clone(),
+        instance: WorkerInstance::of_this_process("host".to_owned(), &std::env::temp_dir()).unwrap(),
+        is_last: false,
     }
 }
 
@@ -38,18 +48,18 @@ async fn hub_reads_what_workers_announce() {
     let hub = server.hub(Limits::default()).await;
     let workers = Workers::new(hub.client.clone(), queue());
     assert_eq!(workers.table().await.unwrap(), Table::default());
-    workers.announce(&worker("a")).await.unwrap();
-    workers.announce(&worker("b")).await.unwrap();
+    workers.announce(&announced(&worker("a"))).await.unwrap();
+    workers.announce(&announced(&worker("b"))).await.unwrap();
     let draining = Worker {
         presence: Presence::Draining,
         ..worker("a")
     };
-    workers.announce(&draining).await.unwrap();
+    workers.announce(&announced(&draining)).await.unwrap();
     let lost = Worker {
         presence: Presence::Lost,
         ..worker("a")
     };
-    assert!(workers.announce(&lost).await.is_err());
+    assert!(workers.announce(&announced(&lost)).await.is_err());
     let is_expected = |table: &Table| table.rows.values().any(|row| row.count == 2);
     let table = wait_for(&workers, is_expected).await;
     let mut tracker = PresenceTracker::new(ANNOUNCE_INTERVAL * 5 / 2);
@@ -62,11 +72,11 @@ async fn announcement_that_cannot_be_read_does_not_stop_the_table() {
     let Some(server) = Server::start() else { return };
     let hub = server.hub(Limits::default()).await;
     let workers = Workers::new(hub.client.clone(), queue());
-    workers.announce(&worker("a")).await.unwrap();
-    let mut hostile = serde_json::to_value(worker("b")).unwrap();
-    hostile["name"] = "../b".into();
-    let mut newer = serde_json::to_value(worker("c")).unwrap();
-    newer["presence"] = "resting".into();
+    workers.announce(&announced(&worker("a"))).await.unwrap();
+    let mut hostile = serde_json::to_value(announced(&worker("b"))).unwrap();
+    hostile["worker"]["name"] = "../b".into();
+    let mut newer = serde_json::to_value(announced(&worker("c"))).unwrap();
+    newer["worker"]["presence"] = "resting".into();
     let handle = hub
         .client
         .get_workflow_handle::<UntypedWorkflow>(queue().workers());
@@ -77,7 +87,7 @@ async fn announcement_that_cannot_be_read_does_not_stop_the_table() {
         let options = WorkflowSignalOptions::default();
         handle.signal(signal, payload, options).await.unwrap();
     }
-    workers.announce(&worker("d")).await.unwrap();
+    workers.announce(&announced(&worker("d"))).await.unwrap();
     let table = wait_for(&workers, |table| table.rows.len() == 2).await;
     let names: Vec<_> = table.rows.keys().map(|name| name.as_str()).collect();
     assert_eq!(names, ["a", "d"]);
@@ -92,7 +102,10 @@ async fn table_survives_a_new_history_without_losing_an_announcement() {
         let workers = workers.clone();
         async move {
             for _ in 0..70 {
-                workers.announce(&worker(&number.to_string())).await.unwrap();
+                workers
+                    .announce(&announced(&worker(&number.to_string())))
+                    .await
+                    .unwrap();
             }
         }
     };
