@@ -27,16 +27,10 @@ use crate::peer::WorkerResponder;
 use crate::request::Requests;
 use crate::session_runner::SessionRunner;
 use crate::worker_workflow::{WorkerWorkflow, follow_edits};
-use crate::workers::{
-    ANNOUNCE_INTERVAL, ANNOUNCE_TIMEOUT, Announcement, WorkerInstance, Workers, WorkersError,
-};
+use crate::workers::{ANNOUNCE_INTERVAL, ANNOUNCE_TIMEOUT, Announcement, WorkerInstance, Workers};
 
 /// How long pending file accesses may delay the end.
 const LAST_READS: Duration = Duration::from_secs(1);
-
-/// How long a hub may take to answer who has the name of the worker. Without a hub, there are no
-/// attempts, and the answer comes later.
-const NAME_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long the server may take to note that the worker has ended.
 const LAST_ANNOUNCEMENT: Duration = Duration::from_secs(2);
@@ -142,13 +136,8 @@ async fn work(
     };
     let table = Workers::new(client.clone(), engine.queue.clone());
     let first = announcement(Presence::Available);
-    let named = async {
-        table.announce(&first).await?;
-        let other = tokio::time::timeout(NAME_TIMEOUT, table.other_holder(&options.name, &instance));
-        other.await.unwrap_or(Ok(None))
-    };
     let other = tokio::select! {
-        other = named => other.map_err(|error| failed(&error))?,
+        other = table.take_name(&first) => other.map_err(|error| failed(&error))?,
         _ = signals.stopped() => return Ok(()),
         _ = drain.recv() => return Ok(()),
     };
@@ -185,7 +174,7 @@ async fn work(
     tokio::select! {
         never = &mut following => match never {},
         announced = announcing => announced.map_err(|error| failed(&error))?,
-        other = wait_for_other_holder(&table, &options.name, &instance) => {
+        other = table.name_taken(&options.name, &instance) => {
             return Err(name_taken(&options.name, &other.map_err(|error| failed(&error))?));
         }
         ended = worker.ended() => ended.map_err(|error| failed(&error))?,
@@ -205,21 +194,6 @@ async fn work(
     let _ = tokio::time::timeout(LAST_ANNOUNCEMENT, table.announce(&announcement)).await;
     orphans.abort();
     ended.map_err(|error| failed(&error))
-}
-
-/// Resolves when another worker has the name: this one was frozen for long, or no hub ran when it
-/// started.
-async fn wait_for_other_holder(
-    table: &Workers,
-    name: &WorkerName,
-    instance: &WorkerInstance,
-) -> Result<WorkerInstance, WorkersError> {
-    loop {
-        if let Some(other) = table.other_holder(name, instance).await? {
-            return Ok(other);
-        }
-        tokio::time::sleep(ANNOUNCE_INTERVAL).await;
-    }
 }
 
 fn name_taken(name: &WorkerName, other: &WorkerInstance) -> Failure {

@@ -7,6 +7,7 @@ use temporalio_client::tonic::Code;
 use temporalio_client::{Client, WorkflowQueryOptions, WorkflowStartOptions};
 use temporalio_common::protos::temporal::api::history::v1::HistoryEvent;
 use temporalio_common::protos::temporal::api::history::v1::history_event::Attributes;
+use tokio::time::{sleep, timeout};
 use vik_core::worker::WorkerName;
 
 use crate::names::Queue;
@@ -29,6 +30,13 @@ pub const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// A worker that has not announced itself for this time is lost, and another one can have its name.
 pub const ANNOUNCE_TIMEOUT: Duration = Duration::from_secs(150);
+
+/// How long a hub may take to answer who has the name of a worker that starts. Without a hub, there
+/// are no attempts.
+const NAME_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How often a worker that starts tries to get its name.
+const NAME_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The table of the workers of a queue.
 #[derive(Clone, Debug)]
@@ -96,23 +104,61 @@ impl Workers {
     pub async fn keep_announcing(&self, announcement: &Announcement) -> Result<(), WorkersError> {
         loop {
             self.announce(announcement).await?;
-            tokio::time::sleep(ANNOUNCE_INTERVAL).await;
+            sleep(ANNOUNCE_INTERVAL).await;
         }
     }
 
-    /// Returns who has the name of a worker that has announced itself, if it is another one. Waits
-    /// while no hub runs.
+    /// Announces a worker that starts. Returns who has its name, if it is another one.
+    ///
+    /// One that had the name on this machine before a restart of it has ended: then it waits until the
+    /// name is free. It may also run on the machine of which this one is a clone, and is there if it
+    /// announces itself meanwhile. If no hub answers within a second, nothing is known yet.
+    ///
+    /// # Errors
+    ///
+    /// As [`announce`](Self::announce).
+    pub async fn take_name(&self, first: &Announcement) -> Result<Option<WorkerInstance>, WorkersError> {
+        let (name, instance) = (&first.worker.name, &first.instance);
+        let mut known = None;
+        loop {
+            self.announce(first).await?;
+            let Ok(table) = timeout(NAME_TIMEOUT, self.table()).await else {
+                return Ok(None);
+            };
+            let table = table?;
+            let Some((holder, count)) = table.other_holder(name, instance) else {
+                return Ok(None);
+            };
+            if !holder.is_of_another_boot_of(instance) || known.is_some_and(|known| known != count) {
+                return Ok(Some(holder.clone()));
+            }
+            if known.replace(count).is_none() {
+                tracing::info!(
+                    worker = %name,
+                    "it ran before this machine was restarted: waiting until its name is free"
+                );
+            }
+            sleep(NAME_INTERVAL).await;
+        }
+    }
+
+    /// Resolves when another one has the name of a worker that has announced itself: it was frozen for
+    /// long, or no hub ran when it started.
     ///
     /// # Errors
     ///
     /// As [`table`](Self::table).
-    pub async fn other_holder(
+    pub async fn name_taken(
         &self,
         name: &WorkerName,
         instance: &WorkerInstance,
-    ) -> Result<Option<WorkerInstance>, WorkersError> {
-        let table = self.table().await?;
-        Ok(table.other_holder(name, instance).cloned())
+    ) -> Result<WorkerInstance, WorkersError> {
+        loop {
+            if let Some((holder, _)) = self.table().await?.other_holder(name, instance) {
+                return Ok(holder.clone());
+            }
+            sleep(ANNOUNCE_INTERVAL).await;
+        }
     }
 
     /// Returns the table. It is empty before the first announcement.

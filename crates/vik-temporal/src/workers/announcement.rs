@@ -25,9 +25,10 @@ pub struct WorkerInstance {
     pub host: String,
     pub pid: i32,
     pub started_at: Timestamp,
-    /// Identifies the folder of its files. A copy of the folder has another id, and after a start of
-    /// the machine it has another one too: a clone of a machine differs in nothing else.
-    pub home: String,
+    /// Identifies the boot of its machine. The clone of a machine may differ in nothing else.
+    pub boot: String,
+    /// Identifies the folder of its files within this boot. A copy of the folder has another id.
+    pub folder: String,
 }
 
 impl WorkerInstance {
@@ -42,18 +43,20 @@ impl WorkerInstance {
             host,
             pid: vik_proc::ProcessId::current().pid,
             started_at: Timestamp::now(),
-            home: format!(
-                "{} {}:{}",
-                vik_proc::identity::boot_id(),
-                folder.dev(),
-                folder.ino()
-            ),
+            boot: vik_proc::identity::boot_id(),
+            folder: format!("{}:{}", folder.dev(), folder.ino()),
         })
     }
 
     /// Returns whether both have the same home. Its lock makes sure that the earlier one has ended.
     pub(super) fn is_at_home_of(&self, other: &Self) -> bool {
-        self.host == other.host && self.home == other.home
+        self.boot == other.boot && self.folder == other.folder
+    }
+
+    /// Returns whether this may be an earlier process of the machine of `other`, which has been
+    /// restarted since, or a clone of that machine.
+    pub(super) fn is_of_another_boot_of(&self, other: &Self) -> bool {
+        self.host == other.host && self.boot != other.boot
     }
 }
 
@@ -69,10 +72,16 @@ mod tests {
         let first = of(folder.path());
         assert!(of(folder.path()).is_at_home_of(&first));
         assert!(!of(copy.path()).is_at_home_of(&first));
-        let elsewhere = WorkerInstance {
-            host: "clone".to_owned(),
+        let restarted = WorkerInstance {
+            boot: "another".to_owned(),
             ..first.clone()
         };
-        assert!(!elsewhere.is_at_home_of(&first));
+        assert!(!restarted.is_at_home_of(&first));
+        assert!(restarted.is_of_another_boot_of(&first) && !first.is_of_another_boot_of(&first));
+        let elsewhere = WorkerInstance {
+            host: "another".to_owned(),
+            ..restarted
+        };
+        assert!(!elsewhere.is_of_another_boot_of(&first));
     }
 }

@@ -94,7 +94,8 @@ pub(crate) mod tests {
                 host: "host".to_owned(),
                 pid: 1,
                 started_at: Timestamp::UNIX_EPOCH,
-                home: "home".to_owned(),
+                boot: "boot".to_owned(),
+                folder: "folder".to_owned(),
             },
             is_last: false,
         }

@@ -21,7 +21,7 @@ const MAX_LABELS: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a worker announces itself as available or draining, with at most {MAX_LABELS} labels and at most \
-     {MAX_TEXT_BYTES} bytes of version, digest, host and home"
+     {MAX_TEXT_BYTES} bytes of version, digest, host, boot and folder"
 )]
 pub struct InvalidAnnouncement;
 
@@ -32,7 +32,14 @@ pub(super) fn check(announcement: &Announcement) -> Result<(), InvalidAnnounceme
         version,
         workflow_digest,
     } = &worker.revision;
-    let mut texts = [version, workflow_digest, &instance.host, &instance.home].into_iter();
+    let mut texts = [
+        version,
+        workflow_digest,
+        &instance.host,
+        &instance.boot,
+        &instance.folder,
+    ]
+    .into_iter();
     let is_valid = worker.presence != Presence::Lost
         && worker.labels.len() <= MAX_LABELS
         && texts.all(|text| text.len() <= MAX_TEXT_BYTES);
@@ -90,10 +97,17 @@ impl Table {
         self.rows.insert(worker.name, row);
     }
 
-    /// Returns who has the name of a worker, if it is not this instance.
-    pub fn other_holder(&self, name: &WorkerName, instance: &WorkerInstance) -> Option<&WorkerInstance> {
-        let holder = self.rows.get(name)?.holder.as_ref();
-        holder.filter(|holder| !holder.is_at_home_of(instance))
+    /// Returns who has the name of a worker, if it is not this instance, with the number of its
+    /// announcements.
+    pub(super) fn other_holder(
+        &self,
+        name: &WorkerName,
+        instance: &WorkerInstance,
+    ) -> Option<(&WorkerInstance, u64)> {
+        let row = self.rows.get(name)?;
+        let holder = row.holder.as_ref();
+        let other = holder.filter(|holder| !holder.is_at_home_of(instance));
+        other.map(|holder| (holder, row.count))
     }
 }
 
@@ -166,9 +180,9 @@ mod tests {
 
     #[test]
     fn table_keeps_a_name_for_its_worker_until_it_ends_or_is_lost() {
-        let at = |home: &str| Announcement {
+        let at = |folder: &str| Announcement {
             instance: WorkerInstance {
-                home: home.to_owned(),
+                folder: folder.to_owned(),
                 ..announced(worker("a")).instance
             },
             ..announced(worker("a"))
@@ -182,11 +196,11 @@ mod tests {
         let first = at("first").instance;
         assert_eq!(
             table.other_holder(&name("a"), &at("second").instance),
-            Some(&first)
+            Some((&first, 1))
         );
         assert_eq!(table.other_holder(&name("a"), &first), None);
         assert_eq!(table.other_holder(&name("b"), &first), None);
-        // The same home, after a crash.
+        // In the same folder, after a crash.
         let restarted = WorkerInstance { pid: 2, ..first };
         let again = Announcement {
             instance: restarted.clone(),

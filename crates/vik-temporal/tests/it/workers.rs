@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 use temporalio_client::{NamespacedClient, UntypedSignal, UntypedWorkflow, WorkflowSignalOptions};
 use temporalio_common::data_converters::RawValue;
@@ -65,6 +66,40 @@ async fn hub_reads_what_workers_announce() {
     let mut tracker = PresenceTracker::new(ANNOUNCE_INTERVAL * 5 / 2);
     let present = tracker.observe(&table, BootTime::now());
     assert_eq!(present, [draining, worker("b")]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn worker_waits_for_its_name_after_a_restart_of_its_machine_unless_the_other_one_is_there() {
+    let Some(server) = Server::start() else { return };
+    let hub = server.hub(Limits::default()).await;
+    let workers = Workers::new(hub.client.clone(), queue());
+    let running = announced(&worker("a"));
+    let before = Announcement {
+        instance: WorkerInstance {
+            boot: "before".to_owned(),
+            ..running.instance.clone()
+        },
+        ..running.clone()
+    };
+    assert_eq!(workers.take_name(&running).await.unwrap(), None);
+    let waiting = workers.take_name(&before);
+    let announcing = async {
+        // It is a clone if the worker announces itself while it waits.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        workers.announce(&running).await.unwrap();
+    };
+    let (other, ()) = tokio::join!(waiting, announcing);
+    assert_eq!(other.unwrap(), Some(running.instance.clone()));
+    let last = Announcement {
+        is_last: true,
+        ..running
+    };
+    let ending = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        workers.announce(&last).await.unwrap();
+    };
+    let (other, ()) = tokio::join!(workers.take_name(&before), ending);
+    assert_eq!(other.unwrap(), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
