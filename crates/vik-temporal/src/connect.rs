@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use rustls::CertificateError;
 use temporalio_client::errors::ClientConnectError;
 use temporalio_client::grpc::WorkflowService;
 use temporalio_client::tonic::{Code, IntoRequest, Status};
@@ -70,8 +71,17 @@ pub enum ConnectError {
     InvalidSettings { address: String, reason: String },
     #[error("cannot reach the Temporal server at {address}: {reason}")]
     Unreachable { address: String, reason: String },
-    #[error("the Temporal server at {address} refuses this client: {reason}")]
+    #[error(
+        "the Temporal server at {address} refuses this client: {reason} (check `engine.temporal.api_key`, and the \
+         permissions of the client)"
+    )]
     Refused { address: String, reason: String },
+    #[error("no encrypted connection to the Temporal server at {address}: {problem}: {reason}")]
+    Tls {
+        address: String,
+        problem: &'static str,
+        reason: String,
+    },
     #[error("the Temporal server at {address} has no namespace `{namespace}`")]
     MissingNamespace { address: String, namespace: String },
 }
@@ -120,7 +130,7 @@ async fn connect_once(settings: &Settings) -> Result<Client, ConnectError> {
     let address = &settings.address;
     let connection = Connection::connect(connection_options(settings)?)
         .await
-        .map_err(|error| connect_error(address, error))?;
+        .map_err(|error| connect_error(address, is_encrypted(settings), error))?;
     let options = ClientOptions::new(&settings.namespace)
         .data_converter(data_converter(settings.codec.clone()))
         .build();
@@ -143,8 +153,7 @@ async fn connect_once(settings: &Settings) -> Result<Client, ConnectError> {
 }
 
 fn connection_options(settings: &Settings) -> Result<ConnectionOptions, ConnectError> {
-    let is_encrypted = settings.tls.is_some() || settings.api_key.is_some();
-    let target = target(&settings.address, is_encrypted)?;
+    let target = target(&settings.address, is_encrypted(settings))?;
     Ok(ConnectionOptions::new(target)
         .identity(&settings.identity)
         .maybe_tls_options(settings.tls.as_ref().map(tls_options))
@@ -153,6 +162,10 @@ fn connection_options(settings: &Settings) -> Result<ConnectionOptions, ConnectE
         // It connects lazily, and would hide why a connection fails.
         .dns_load_balancing(None)
         .build())
+}
+
+fn is_encrypted(settings: &Settings) -> bool {
+    settings.tls.is_some() || settings.api_key.is_some()
 }
 
 /// Returns the address as a URL. Only a host and a port are accepted, so that an address cannot
@@ -182,8 +195,33 @@ fn tls_options(tls: &Tls) -> TlsOptions {
         .build()
 }
 
-fn connect_error(address: &str, error: ClientConnectError) -> ConnectError {
+fn connect_error(address: &str, is_encrypted: bool, error: ClientConnectError) -> ConnectError {
+    let cause: &(dyn std::error::Error + 'static) = match &error {
+        ClientConnectError::SystemInfoCallError(status) => status,
+        error => error,
+    };
+    if let Some((problem, reason)) = tls_problem(cause) {
+        return ConnectError::Tls {
+            address: address.to_owned(),
+            problem,
+            reason,
+        };
+    }
     match error {
+        // A server refuses the certificate of a client after the handshake, and only closes the
+        // connection.
+        ClientConnectError::SystemInfoCallError(status)
+            if is_encrypted && std::error::Error::source(&status).is_some() =>
+        {
+            ConnectError::Unreachable {
+                address: address.to_owned(),
+                reason: format!(
+                    "it closes the connection: if it requires a certificate of the client, check \
+                     `engine.temporal.tls.cert_file` and `key_file`, and whether the certificate has expired ({})",
+                    causes(&status)
+                ),
+            }
+        }
         ClientConnectError::SystemInfoCallError(status) => status_error(address, &status),
         ClientConnectError::TonicTransportError(error) => ConnectError::Unreachable {
             address: address.to_owned(),
@@ -215,6 +253,40 @@ fn status_error(address: &str, status: &Status) -> ConnectError {
             },
         },
     }
+}
+
+/// Returns what is wrong with the certificates, with the key of the workflow to check, and the reason.
+fn tls_problem(error: &(dyn std::error::Error + 'static)) -> Option<(&'static str, String)> {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    let mut found = causes.filter_map(|cause| {
+        let inner = cause
+            .downcast_ref::<std::io::Error>()
+            .and_then(std::io::Error::get_ref);
+        inner.map_or_else(
+            || cause.downcast_ref(),
+            |inner| inner.downcast_ref::<rustls::Error>(),
+        )
+    });
+    let error = found.next()?;
+    let problem = match error {
+        rustls::Error::InvalidCertificate(cause) => match cause {
+            CertificateError::UnknownIssuer => {
+                "the certificate of the server is of another authority: check `engine.temporal.tls.ca_file`"
+            }
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                "the certificate of the server has another name: check `engine.temporal.tls.server_name`"
+            }
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                "the certificate of the server has expired"
+            }
+            _ => "the certificate of the server is not valid",
+        },
+        rustls::Error::AlertReceived(_) => {
+            "the server refuses this client: check `engine.temporal.tls.cert_file` and `key_file`"
+        }
+        _ => "the server uses no TLS, or another kind of it: check `engine.temporal.tls`",
+    };
+    Some((problem, error.to_string()))
 }
 
 /// Returns the last cause of an error, which names the reason, after the first, which names the

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use temporalio_client::Client;
+use temporalio_client::{Client, Connection};
 use tokio::sync::oneshot;
+use tokio_util::task::AbortOnDropHandle;
 use vik_base::report::{ErrorCode, Exit, Failure};
 use vik_core::worker::{Revision, WorkerName};
 use vik_core::workflow::{Temporal, Workflow};
@@ -16,7 +17,7 @@ use vik_session::host::Host;
 use vik_store::ledger::LedgerError;
 
 use crate::attempt::Attempts;
-use crate::connect;
+use crate::connect::{self, Secret};
 use crate::examination::{self, Examination};
 use crate::hub::Hub;
 use crate::lead::{Leadership, lead_timeout};
@@ -34,6 +35,9 @@ use crate::workers::Workers;
 
 /// How long the server may be missing when a process starts.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often the API key is read again.
+const API_KEY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How long outputs may delay the end of a hub.
 const OUTPUT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -132,20 +136,37 @@ impl TemporalEngine {
     }
 
     /// Connects to the server, with the secrets of this machine. While the server does not answer, it
-    /// is tried again.
+    /// is tried again. The connection follows changes of the API key until the second part of the
+    /// result is dropped.
     ///
     /// # Errors
     /// When there is no connection, with the reason.
-    pub async fn connect(&self, workflow: &Workflow, host: &Host) -> Result<Client, Failure> {
+    pub(crate) async fn connect(
+        &self,
+        workflow: &Arc<Workflow>,
+        host: &Arc<Host>,
+    ) -> Result<(Client, Option<AbortOnDropHandle<()>>), Failure> {
         let folder = host.layout.service_dir();
         let settings = settings::resolve(&self.temporal, workflow, host, &folder, &self.identity).await?;
-        connect::connect(&settings, self.patience)
+        let client = connect::connect(&settings, self.patience)
             .await
-            .map_err(|error| failed("cannot use the Temporal server", &error))
+            .map_err(|error| failed("cannot use the Temporal server", &error))?;
+        let refreshing = settings.api_key.map(|key| {
+            let (workflow, host) = (Arc::clone(workflow), Arc::clone(host));
+            let refreshing = refresh_api_key(
+                client.connection().clone(),
+                self.temporal.clone(),
+                workflow,
+                host,
+                key,
+            );
+            AbortOnDropHandle::new(tokio::spawn(refreshing))
+        });
+        Ok((client, refreshing))
     }
 
     async fn wait_and_lead(self, daemon: DaemonContext) -> Result<Lead, Failure> {
-        let client = self.connect(&daemon.loaded.workflow, &daemon.host).await?;
+        let (client, refreshing) = self.connect(&daemon.loaded.workflow, &daemon.host).await?;
         let heartbeat_timeout = self.heartbeat_timeout();
         let log = Log::open(client.clone(), self.queue.clone(), Limits::default())
             .await
@@ -223,6 +244,7 @@ impl TemporalEngine {
                 drop(stop);
                 // It logs its errors. Without the server, it may take long, and nothing depends on it.
                 let _ = tokio::time::timeout(RELEASE_TIMEOUT, hub).await;
+                drop(refreshing);
             }),
         })
     }
@@ -249,6 +271,29 @@ async fn open_ledger(
     acquired.map_err(|_| ImportError::OtherHub)?;
     import(&log, service_dir, CompactionLimits::default().max_part_bytes).await?;
     FollowingLedger::open(log, service_dir).await
+}
+
+/// Passes each new value of the API key to the connection, so that keys can be rotated.
+async fn refresh_api_key(
+    connection: Connection,
+    temporal: Temporal,
+    workflow: Arc<Workflow>,
+    host: Arc<Host>,
+    mut present: Secret<String>,
+) {
+    let folder = host.layout.service_dir();
+    loop {
+        tokio::time::sleep(API_KEY_INTERVAL).await;
+        match settings::api_key(&temporal, &workflow, &host, &folder).await {
+            Ok(Some(key)) if key != present => {
+                connection.set_api_key(Some(key.0.clone()));
+                present = key;
+                tracing::info!("the API key of the Temporal server has changed");
+            }
+            Ok(_) => {}
+            Err(error) => tracing::warn!(%error, "the API key is not read again"),
+        }
+    }
 }
 
 /// Keeps the hub at work until it is to stop.

@@ -56,32 +56,54 @@ pub async fn resolve(
     folder: &Path,
     identity: &str,
 ) -> Result<Settings, SettingsError> {
-    let resolver = Resolver {
-        host,
-        secrets: &workflow.secrets,
-        folder,
-    };
-    let secret = async |key, secret: &Option<SecretRef>| match secret {
-        Some(secret) => {
-            let value = resolver.value(secret.name(), std::future::pending()).await;
-            value
-                .map(Some)
-                .map_err(|source| SettingsError::Secret { key, source })
-        }
-        None => Ok(None),
-    };
-    let payload_key = secret("payload_key", &temporal.payload_key).await?;
+    let payload_key = secret("payload_key", &temporal.payload_key, workflow, host, folder).await?;
     Ok(Settings {
         address: temporal.address.as_str().to_owned(),
         namespace: temporal.namespace.clone(),
         identity: identity.to_owned(),
         tls: temporal.tls.as_ref().map(|tls| read_tls(tls, host)).transpose()?,
-        api_key: secret("api_key", &temporal.api_key).await?.map(Secret),
+        api_key: api_key(temporal, workflow, host, folder).await?,
         codec: match payload_key {
             Some(text) => Codec::encrypted(payload_key_of(&text)?, Vec::new()),
             None => Codec::default(),
         },
     })
+}
+
+/// Returns the API key as it is now.
+///
+/// # Errors
+///
+/// Returns an error if it has no value.
+pub async fn api_key(
+    temporal: &Temporal,
+    workflow: &Workflow,
+    host: &Host,
+    folder: &Path,
+) -> Result<Option<Secret<String>>, SettingsError> {
+    let key = secret("api_key", &temporal.api_key, workflow, host, folder).await?;
+    Ok(key.map(Secret))
+}
+
+async fn secret(
+    key: &'static str,
+    secret: &Option<SecretRef>,
+    workflow: &Workflow,
+    host: &Host,
+    folder: &Path,
+) -> Result<Option<String>, SettingsError> {
+    let Some(secret) = secret else {
+        return Ok(None);
+    };
+    let resolver = Resolver {
+        host,
+        secrets: &workflow.secrets,
+        folder,
+    };
+    let value = resolver.value(secret.name(), std::future::pending()).await;
+    value
+        .map(Some)
+        .map_err(|source| SettingsError::Secret { key, source })
 }
 
 /// Returns the key that a text contains. Its id is a part of its digest, so that a machine with

@@ -94,7 +94,7 @@ async fn work(
     let (sessions, boot) = (home.host.layout.sessions_dir(), Timestamp::now());
     // The hub has started the attempts of an earlier worker again, as others.
     tokio::task::spawn_blocking(move || end_cut_off_logs(&sessions, boot, |_| false));
-    let client = tokio::select! {
+    let (client, _refreshing) = tokio::select! {
         client = engine.connect(&loaded.workflow, &home.host) => client?,
         _ = signals.stopped() => return Ok(()),
         _ = drain.recv() => return Ok(()),

@@ -23,7 +23,7 @@ pub struct Cluster {
     program: String,
     port: u16,
     /// The same for all machines.
-    flow: Value,
+    pub flow: Value,
 }
 
 impl Cluster {
@@ -92,6 +92,11 @@ impl Cluster {
             wait_for_value(LONG, listens).is_some(),
             "the server does not listen"
         );
+    }
+
+    /// Returns the port of the server.
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
     /// Sends the server a signal.

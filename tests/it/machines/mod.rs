@@ -7,3 +7,5 @@ mod cluster;
 mod import;
 mod life;
 mod names;
+mod proxy;
+mod tls;
