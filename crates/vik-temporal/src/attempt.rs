@@ -7,11 +7,14 @@
 use std::time::Duration;
 
 use temporalio_client::errors::{WorkflowGetResultError, WorkflowInteractionError, WorkflowStartError};
-use temporalio_client::{Client, WorkflowGetResultOptions, WorkflowSignalOptions, WorkflowStartOptions};
+use temporalio_client::{
+    Client, WorkflowDescribeOptions, WorkflowExecutionStatus, WorkflowGetResultOptions, WorkflowStartOptions,
+};
 use temporalio_common::data_converters::PayloadConversionError;
 use vik_core::worker::WorkerName;
 
 use crate::names::Queue;
+use crate::request::{Recipient, RequestError, Requests};
 use crate::rpc::{
     Backoff, REQUEST_TIMEOUT, cancel_workflow, heartbeat_details, is_temporary, once, start_once,
 };
@@ -23,9 +26,13 @@ mod worker;
 mod workflow;
 
 pub use outcome::{AttemptEnd, AttemptOutcome, Loss};
+use registry::Command;
 pub use registry::{AttemptContext, LeaseState};
 pub use worker::{AttemptRunner, WorkerHost};
 pub(crate) use workflow::{AttemptStart, AttemptWorkflow};
+
+/// How long a worker may take for a command. After that, it is sent again.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Starts the attempts of a queue.
 #[derive(Clone, Debug)]
@@ -51,6 +58,8 @@ pub struct AttemptRequest {
 #[derive(Clone, Debug)]
 pub struct AttemptClient {
     client: Client,
+    requests: Requests,
+    worker: WorkerName,
     workflow_id: String,
 }
 
@@ -63,6 +72,8 @@ pub enum AttemptError {
     NotFound,
     #[error("the attempt was ended on the server: {0}")]
     Ended(String),
+    #[error("a command cannot be sent: {0}")]
+    Command(String),
     #[error("an attempt cannot be sent: {0}")]
     Payload(#[from] PayloadConversionError),
     #[error("the server refuses a request for an attempt: {0}")]
@@ -86,13 +97,12 @@ impl Attempts {
         let timeout_ms = u64::try_from(request.heartbeat_timeout.as_millis()).unwrap_or(u64::MAX);
         let start = AttemptStart {
             task_queue: self.queue.worker(&request.worker),
-            command_queue: self.queue.worker_commands(&request.worker),
             heartbeat_timeout_ms: timeout_ms,
             input: request.input.clone(),
         };
         let options = WorkflowStartOptions::new(self.queue.hubs(), workflow_id).build();
         match start_once(&self.client, || AttemptWorkflow::run, start, options).await {
-            Ok(()) => Ok(self.get(&request.issue, &request.attempt)),
+            Ok(()) => Ok(self.get(request)),
             Err(WorkflowStartError::AlreadyStarted { .. }) => Err(AttemptError::AlreadyStarted),
             Err(WorkflowStartError::PayloadConversion(error)) => Err(error.into()),
             Err(error) => Err(AttemptError::Server(error.to_string())),
@@ -100,39 +110,58 @@ impl Attempts {
     }
 
     /// Returns an attempt that was started before.
-    pub fn get(&self, issue: &str, attempt: &str) -> AttemptClient {
+    pub fn get(&self, request: &AttemptRequest) -> AttemptClient {
         AttemptClient {
             client: self.client.clone(),
-            workflow_id: self.queue.attempt(issue, attempt),
+            requests: Requests::new(self.client.clone(), self.queue.clone()),
+            worker: request.worker.clone(),
+            workflow_id: self.queue.attempt(&request.issue, &request.attempt),
         }
     }
 }
 
 impl AttemptClient {
-    /// Sends a command. Commands arrive in the order in which the server has them, each of them once,
-    /// and only while the worker has the attempt.
+    /// Sends a command, and waits until the attempt has it. Commands arrive in the order in which one
+    /// hub sends them. One whose answer is lost is repeated, and may arrive twice.
     ///
     /// # Errors
     ///
     /// Returns an error if the attempt has ended, or if the command is too large.
-    pub async fn send(&self, command: String) -> Result<(), AttemptError> {
+    pub async fn send(&self, text: String) -> Result<(), AttemptError> {
+        let command = Command {
+            attempt: self.workflow_id.clone(),
+            text,
+        };
+        let body =
+            serde_json::to_string(&command).map_err(|error| AttemptError::Server(error.to_string()))?;
+        let to = Recipient::Attempts(self.worker.clone());
+        let mut backoff = Backoff::default();
+        loop {
+            match self.requests.send(&to, body.clone(), COMMAND_TIMEOUT).await {
+                Ok(_) => return Ok(()),
+                Err(RequestError::InvalidBody(reason)) => return Err(AttemptError::Command(reason)),
+                // The attempt has not started yet, the worker does not respond, or the answer is lost.
+                Err(error) => tracing::debug!(%error, "a command is not delivered yet"),
+            }
+            if !self.is_running().await? {
+                return Err(AttemptError::NotFound);
+            }
+            backoff.pause().await;
+        }
+    }
+
+    /// Returns whether the attempt has not ended, as far as the server answers.
+    async fn is_running(&self) -> Result<bool, AttemptError> {
+        let options = WorkflowDescribeOptions::builder()
+            .rpc_options(once(REQUEST_TIMEOUT))
+            .build();
         let handle = self
             .client
             .get_workflow_handle::<AttemptWorkflow>(&self.workflow_id);
-        let request_id = uuid::Uuid::new_v4().to_string();
-        let mut backoff = Backoff::default();
-        loop {
-            let options = WorkflowSignalOptions::builder()
-                .request_id(request_id.clone())
-                .rpc_options(once(REQUEST_TIMEOUT))
-                .build();
-            let sent = handle.signal(AttemptWorkflow::command, command.clone(), options);
-            match sent.await {
-                Err(WorkflowInteractionError::Rpc(status)) if is_temporary(status.code()) => {
-                    backoff.pause().await;
-                }
-                result => return result.map_err(interaction_error),
-            }
+        match handle.describe(options).await {
+            Ok(described) => Ok(described.status() == WorkflowExecutionStatus::Running),
+            Err(WorkflowInteractionError::Rpc(status)) if is_temporary(status.code()) => Ok(true),
+            Err(error) => Err(interaction_error(error)),
         }
     }
 

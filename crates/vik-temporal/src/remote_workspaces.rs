@@ -245,7 +245,7 @@ impl RemoteAttempt {
             input,
         };
         match self.attempts.start(&request).await {
-            Err(AttemptError::AlreadyStarted) => Ok(self.attempts.get(&request.issue, &request.attempt)),
+            Err(AttemptError::AlreadyStarted) => Ok(self.attempts.get(&request)),
             started => started,
         }
     }

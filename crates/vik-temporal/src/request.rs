@@ -50,6 +50,8 @@ const SERVER_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recipient {
     Worker(WorkerName),
+    /// The attempts that a worker runs.
+    Attempts(WorkerName),
     /// A hub, whether it leads or not.
     Hub(HubId),
 }
@@ -106,6 +108,7 @@ impl Requests {
         let input = RequestInput {
             task_queue: match to {
                 Recipient::Worker(name) => self.queue.worker_requests(name),
+                Recipient::Attempts(name) => self.queue.worker_commands(name),
                 Recipient::Hub(id) => self.queue.hub_requests(*id),
             },
             limit_ms: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),

@@ -1,10 +1,9 @@
-//! The activities of a worker: it runs attempts, and passes commands to them.
+//! The activity of a worker: it runs attempts.
 
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use temporalio_client::NamespacedClient;
 use temporalio_macros::activities;
 use temporalio_sdk::ApplicationFailure;
@@ -22,13 +21,6 @@ use crate::rpc::check_result;
 /// The type of the activity that runs an attempt.
 pub(super) const ATTEMPT: &str = "vik_attempt";
 
-/// A command for an attempt, with its number among those of the attempt.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Command {
-    pub number: u64,
-    pub text: String,
-}
-
 /// The activities on the task queue for attempts.
 pub struct AttemptActivities {
     runner: Arc<dyn AttemptRunner>,
@@ -44,17 +36,6 @@ impl AttemptActivities {
             registry,
             runtime,
         }
-    }
-}
-
-/// The activities on the task queue for commands.
-pub struct CommandActivities {
-    registry: Registry,
-}
-
-impl CommandActivities {
-    pub(super) fn new(registry: Registry) -> Self {
-        Self { registry }
     }
 }
 
@@ -77,8 +58,8 @@ impl AttemptActivities {
             return Ok(AttemptEnd::LeasePassed);
         };
         let info = ctx.info();
-        let run_id = info.workflow_run_id.clone().unwrap_or_default();
-        let (_registered, commands) = self.registry.register(run_id);
+        let id = info.workflow_id.clone().unwrap_or_default();
+        let (_registered, commands) = self.registry.register(id.clone());
         let (lease_sender, lease) = watch::channel(LeaseState {
             until,
             cancel_requested,
@@ -86,7 +67,7 @@ impl AttemptActivities {
         });
         let (updates, latest) = watch::channel(String::new());
         let context = AttemptContext {
-            id: info.workflow_id.clone().unwrap_or_default(),
+            id,
             input,
             commands,
             lease,
@@ -97,26 +78,6 @@ impl AttemptActivities {
         let client = ctx.client();
         let checked = check_result(client.data_converter(), &end).await;
         checked.map(|()| end).map_err(failed)
-    }
-}
-
-#[activities]
-impl CommandActivities {
-    /// Passes a command to an attempt that this worker runs.
-    #[activity(name = "vik_command")]
-    pub async fn command(
-        self: Arc<Self>,
-        ctx: ActivityContext,
-        command: Command,
-    ) -> Result<(), ActivityError> {
-        let run_id = ctx.info().workflow_run_id.clone().unwrap_or_default();
-        let Command { number, text } = command;
-        if self.registry.deliver(&run_id, number, text) {
-            return Ok(());
-        }
-        // It is repeated: the attempt may be about to start.
-        let failure = ApplicationFailure::new("this worker does not run the attempt");
-        Err(ActivityError::application(failure))
     }
 }
 

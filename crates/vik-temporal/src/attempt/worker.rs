@@ -8,7 +8,7 @@ use temporalio_sdk::WorkerOptions;
 use tokio::runtime::Handle;
 use vik_core::worker::WorkerName;
 
-use super::activities::{AttemptActivities, CommandActivities};
+use super::activities::AttemptActivities;
 use super::outcome::AttemptEnd;
 use super::registry::{AttemptContext, Registry};
 use crate::names::Queue;
@@ -18,9 +18,6 @@ use crate::request::{Responder, take_requests};
 /// How many attempts a worker runs at the same time, whatever its hubs ask for. Further ones are not
 /// taken.
 const MAX_ATTEMPTS: usize = 100;
-
-/// How many commands a worker passes on at the same time.
-const MAX_COMMANDS: usize = 16;
 
 /// Runs attempts on this machine.
 pub trait AttemptRunner: Send + Sync + 'static {
@@ -32,8 +29,7 @@ pub trait AttemptRunner: Send + Sync + 'static {
 #[derive(Debug)]
 pub struct WorkerHost {
     attempts: Poller,
-    /// The server does not separate the activities of one task queue, so that a command would wait
-    /// for the slot of an attempt.
+    /// A command must not wait for a request that takes long.
     commands: Poller,
     requests: Poller,
 }
@@ -53,11 +49,8 @@ impl WorkerHost {
         responder: Arc<dyn Responder>,
     ) -> Result<Self, PollerError> {
         let registry = Registry::default();
-        let options = WorkerOptions::new(queue.worker_commands(name))
-            .tuner(slots(1, MAX_COMMANDS))
-            .register_activities(CommandActivities::new(registry.clone()))
-            .build();
-        let commands = Poller::start(client.clone(), options)?;
+        let commands = queue.worker_commands(name);
+        let commands = take_requests(client.clone(), commands, Arc::new(registry.clone()))?;
         let options = WorkerOptions::new(queue.worker(name))
             .tuner(slots(1, MAX_ATTEMPTS))
             .register_activities(AttemptActivities::new(runner, registry, Handle::current()))
