@@ -14,36 +14,36 @@ pub struct WorkerInstallation {
     pub unit: String,
     /// Whether nothing was changed: `--dry-run`.
     pub dry_run: bool,
-    /// The steps, in their order.
+    /// The steps in the order in which they were carried out.
     pub steps: Vec<InstallationStep>,
     /// The text of the unit.
     pub unit_file: String,
 }
 
-/// One step of an installation.
+/// A step of an installation. Steps that were not reached are left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct InstallationStep {
-    /// Its name.
+    /// What the step is about. A name may occur several times, such as `check`.
     pub step: InstallationStepName,
-    /// Its result.
+    /// Whether the step changed the host.
     pub result: StepResult,
-    /// A description for people.
+    /// What was done or found, as a fragment for people. Its text is not stable.
     pub detail: String,
 }
 
-/// The name of a step.
+/// What a step of an installation is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum InstallationStepName {
     /// The host was inspected.
     Host,
-    /// The program.
+    /// The program of the worker was copied, or is there already.
     Program,
-    /// The file with secrets.
+    /// The file of `--env-file` with the secrets was copied, or an earlier one stays.
     Environment,
-    /// The workflow file and the files that it needs.
+    /// The workflow file and the files that it needs were copied.
     Workflow,
-    /// The systemd user unit.
+    /// The systemd user unit was written.
     Unit,
     /// A need of an agent, which `vik doctor` does not find on the host.
     Check,
@@ -55,7 +55,7 @@ pub enum InstallationStepName {
     Connection,
 }
 
-/// The result of a step.
+/// Whether a step changed the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StepResult {

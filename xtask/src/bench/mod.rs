@@ -9,6 +9,7 @@ pub mod sample;
 mod scenarios;
 pub mod scene;
 mod sessions;
+pub mod setting;
 mod vex;
 mod watched;
 
@@ -18,7 +19,7 @@ use clap::{Args, Subcommand};
 
 use self::metric::Measured;
 use self::scenarios::Scenario;
-use self::scene::{Sandbox, Subject};
+use self::setting::{Sandbox, Subject};
 use crate::chart::{self, Chart};
 use crate::interrupt;
 use crate::repo::{self, TaskResult};

@@ -7,7 +7,8 @@ use tempfile::NamedTempFile;
 
 use super::metric::{Key, Measured};
 use super::sample::{self, Sample};
-use super::scene::{Runtime, Sandbox, Scene, Setting, Subject};
+use super::scene::Scene;
+use super::setting::{Runtime, Sandbox, Setting, Subject};
 use super::watched;
 use crate::interrupt::pause;
 use crate::repo::{self, Context as _, TaskResult};

@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::metric::{Statistic, shown};
 use super::scenarios::{EVENTS_PRINTED, Living, lines_of_agent, live, megabytes, millis};
-use super::scene::Subject;
+use super::setting::Subject;
 use super::{limits, ours, put_in_page};
 use crate::chart::{self, Axis, Chart, Line};
 use crate::interrupt;

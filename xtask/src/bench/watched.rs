@@ -14,7 +14,8 @@ use vik_testkit::{HttpClient, wait_for};
 
 use super::metric::{Key, Measured};
 use super::scenarios::{ISSUES, issues, lines_of_agent, millis};
-use super::scene::{Scene, Setting, Subject};
+use super::scene::Scene;
+use super::setting::{Setting, Subject};
 use crate::repo::{Context as _, TaskResult};
 
 /// The number of readers.

@@ -8,7 +8,8 @@ use serde::Serialize;
 use vik_testkit::HttpClient;
 
 use crate::bench::sample;
-use crate::bench::scene::{Scene, Setting, Subject};
+use crate::bench::scene::Scene;
+use crate::bench::setting::{Setting, Subject};
 use crate::interrupt::pause;
 use crate::repo::{self, TaskResult};
 
