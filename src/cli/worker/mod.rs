@@ -131,3 +131,26 @@ fn default_capacity() -> NonZeroU32 {
     let processors = processors.and_then(|count| u32::try_from(count.get()).ok());
     processors.and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN)
 }
+
+#[cfg(test)]
+mod tests {
+    /// `cargo xtask generate` writes the reference from the default build, which has no worker.
+    const REFERENCE: &str = include_str!("../../../docs/reference/cli-many-machines.md");
+
+    #[test]
+    fn reference_has_the_help_of_the_worker_and_each_of_its_commands() {
+        let mut vik = crate::cli::command().term_width(100);
+        vik.build();
+        let worker = vik.find_subcommand("worker").unwrap();
+        let commands = worker
+            .get_subcommands()
+            .filter(|command| command.get_name() != "help");
+        for command in std::iter::once(worker).chain(commands) {
+            let help = command.clone().render_long_help().to_string();
+            let lines: Vec<_> = help.trim_end().lines().map(str::trim_end).collect();
+            let name = command.get_bin_name().unwrap();
+            let section = format!("\n## {name}\n\n```text\n{}\n```\n", lines.join("\n"));
+            assert!(REFERENCE.contains(&section), "the reference lacks:{section}");
+        }
+    }
+}

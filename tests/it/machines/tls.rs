@@ -17,7 +17,7 @@ struct Secured {
 
 impl Secured {
     #[expect(clippy::print_stdout, reason = "`cargo xtask test` lists what was skipped")]
-    fn start(access: Access, client: Value) -> Option<Self> {
+    fn start(access: Access, client: &Value) -> Option<Self> {
         let agent = json!({"runtime": "command", "command": ["vik-scripted-agent"]});
         let mut cluster = Cluster::start(&[("1", "todo")], agent, "SCRIPT: ok")?;
         let folder = cluster.env.work().join("certificates");
@@ -50,7 +50,7 @@ impl Secured {
     }
 
     /// Asserts that a hub and a worker end with this error, and that `vik doctor` shows it.
-    fn assert_fails(self, client: Value, expected: &[&str]) -> Self {
+    fn assert_fails(self, client: &Value, expected: &[&str]) -> Self {
         let (secured, machines) = self.assert_reports(client, expected);
         for mut machine in machines {
             eventually("it ends", || !machine.is_running());
@@ -61,7 +61,7 @@ impl Secured {
     }
 
     /// Asserts that a hub and a worker try again with this error, and that `vik doctor` shows it.
-    fn assert_waits(self, client: Value, expected: &[&str]) -> Self {
+    fn assert_waits(self, client: &Value, expected: &[&str]) -> Self {
         let (secured, machines) = self.assert_reports(client, expected);
         for mut machine in machines {
             assert_contains(machine.log(), "trying again");
@@ -71,7 +71,7 @@ impl Secured {
         secured
     }
 
-    fn assert_reports(mut self, client: Value, expected: &[&str]) -> (Self, [Machine; 2]) {
+    fn assert_reports(mut self, client: &Value, expected: &[&str]) -> (Self, [Machine; 2]) {
         let temporal = &mut self.cluster.flow["engine"]["temporal"];
         for (key, value) in client.as_object().unwrap() {
             temporal[key] = value.clone();
@@ -138,7 +138,7 @@ fn tls(ca: &str, client: Option<&str>) -> Value {
 #[test]
 fn issue_is_done_where_the_server_asks_for_certificates() {
     let access = with_client_certificates("server");
-    let Some(secured) = Secured::start(access, tls("ca", Some("client"))) else {
+    let Some(secured) = Secured::start(access, &tls("ca", Some("client"))) else {
         return;
     };
     let cluster = &secured.cluster;
@@ -157,7 +157,7 @@ fn issue_is_done_where_the_server_asks_for_certificates() {
 #[test]
 fn certificate_that_is_not_accepted_is_an_error_with_its_key() {
     let access = with_client_certificates("server");
-    let Some(secured) = Secured::start(access, json!({})) else {
+    let Some(secured) = Secured::start(access, &json!({})) else {
         return;
     };
     let name = |name: &str| {
@@ -167,16 +167,16 @@ fn certificate_that_is_not_accepted_is_an_error_with_its_key() {
     };
     secured
         .assert_fails(
-            tls("other-ca", Some("client")),
+            &tls("other-ca", Some("client")),
             &["`engine.temporal.tls.ca_file`"],
         )
         .assert_fails(
-            name("another.test"),
+            &name("another.test"),
             &["`engine.temporal.tls.server_name`", SERVER_NAME],
         )
-        .assert_waits(tls("ca", None), &["`engine.temporal.tls.cert_file`"])
+        .assert_waits(&tls("ca", None), &["`engine.temporal.tls.cert_file`"])
         .assert_waits(
-            tls("ca", Some("expired-client")),
+            &tls("ca", Some("expired-client")),
             &["`engine.temporal.tls.cert_file`", "expired"],
         );
 }
@@ -184,11 +184,11 @@ fn certificate_that_is_not_accepted_is_an_error_with_its_key() {
 #[test]
 fn expired_certificate_of_the_server_is_an_error() {
     let access = with_client_certificates("expired-server");
-    let Some(secured) = Secured::start(access, json!({})) else {
+    let Some(secured) = Secured::start(access, &json!({})) else {
         return;
     };
     let expected = ["the certificate of the server", "expired"];
-    secured.assert_fails(tls("ca", Some("client")), &expected);
+    secured.assert_fails(&tls("ca", Some("client")), &expected);
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn api_key_is_read_again_after_it_has_changed() {
         client_certificates: false,
         api_keys: vec![KEYS[0]],
     };
-    let Some(mut secured) = Secured::start(access, tls("ca", None)) else {
+    let Some(mut secured) = Secured::start(access, &tls("ca", None)) else {
         return;
     };
     let file = secured.certificates.path("api-key");
@@ -207,7 +207,7 @@ fn api_key_is_read_again_after_it_has_changed() {
     flow["secrets"] = json!({"TEMPORAL_KEY": {"file": "../certificates/api-key"}});
     std::fs::write(&file, "wrong-key-0123456789\n").unwrap();
     let key = json!({"api_key": "${TEMPORAL_KEY}"});
-    let secured = secured.assert_fails(key, &["`engine.temporal.api_key`", "Request unauthorized"]);
+    let secured = secured.assert_fails(&key, &["`engine.temporal.api_key`", "Request unauthorized"]);
     std::fs::write(&file, KEYS[0]).unwrap();
     let cluster = &secured.cluster;
     let machines = [cluster.worker("w"), cluster.hub("hub")];
