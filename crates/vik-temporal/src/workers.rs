@@ -7,6 +7,7 @@ use temporalio_client::tonic::Code;
 use temporalio_client::{Client, WorkflowQueryOptions, WorkflowStartOptions};
 use temporalio_common::protos::temporal::api::history::v1::HistoryEvent;
 use temporalio_common::protos::temporal::api::history::v1::history_event::Attributes;
+use temporalio_common::{HasWorkflowDefinition, QueryDefinition};
 use tokio::time::{sleep, timeout};
 use vik_core::worker::WorkerName;
 
@@ -122,15 +123,15 @@ impl Workers {
         let mut known = None;
         loop {
             self.announce(first).await?;
-            let Ok(table) = timeout(NAME_TIMEOUT, self.table()).await else {
+            let Ok(row) = timeout(NAME_TIMEOUT, self.row(name)).await else {
                 return Ok(None);
             };
-            let table = table?;
-            let Some((holder, count)) = table.other_holder(name, instance) else {
+            let row = row?;
+            let Some((holder, count)) = row.and_then(|row| row.other_holder(instance)) else {
                 return Ok(None);
             };
             if !holder.is_of_another_boot_of(instance) || known.is_some_and(|known| known != count) {
-                return Ok(Some(holder.clone()));
+                return Ok(Some(holder));
             }
             if known.replace(count).is_none() {
                 tracing::info!(
@@ -154,8 +155,9 @@ impl Workers {
         instance: &WorkerInstance,
     ) -> Result<WorkerInstance, WorkersError> {
         loop {
-            if let Some((holder, _)) = self.table().await?.other_holder(name, instance) {
-                return Ok(holder.clone());
+            let row = self.row(name).await?;
+            if let Some((holder, _)) = row.and_then(|row| row.other_holder(instance)) {
+                return Ok(holder);
             }
             sleep(ANNOUNCE_INTERVAL).await;
         }
@@ -168,6 +170,30 @@ impl Workers {
     /// Returns an error if the server refuses the request. While it does not answer, the request is
     /// repeated.
     pub async fn table(&self) -> Result<Table, WorkersError> {
+        let table = self.query(|| WorkersWorkflow::table, ()).await?;
+        Ok(table.unwrap_or_default())
+    }
+
+    /// Returns the row of a worker, which is much smaller than a large table.
+    ///
+    /// # Errors
+    ///
+    /// As [`table`](Self::table).
+    async fn row(&self, name: &WorkerName) -> Result<Option<Row>, WorkersError> {
+        let row = self.query(|| WorkersWorkflow::row, name.clone()).await?;
+        Ok(row.flatten())
+    }
+
+    /// Queries the workflow; `None` before the first announcement.
+    async fn query<Q>(
+        &self,
+        query: impl Fn() -> Q,
+        input: Q::Input,
+    ) -> Result<Option<Q::Output>, WorkersError>
+    where
+        Q: QueryDefinition<Workflow = <WorkersWorkflow as HasWorkflowDefinition>::Run>,
+        Q::Input: Clone + Send,
+    {
         let handle = self
             .client
             .get_workflow_handle::<WorkersWorkflow>(self.queue.workers());
@@ -176,9 +202,9 @@ impl Workers {
             let options = WorkflowQueryOptions::builder()
                 .rpc_options(once(REQUEST_TIMEOUT))
                 .build();
-            match handle.query(WorkersWorkflow::table, (), options).await {
-                Ok(table) => return Ok(table),
-                Err(WorkflowQueryError::NotFound(_)) => return Ok(Table::default()),
+            match handle.query(query(), input.clone(), options).await {
+                Ok(answer) => return Ok(Some(answer)),
+                Err(WorkflowQueryError::NotFound(_)) => return Ok(None),
                 Err(WorkflowQueryError::Rpc(status))
                     if is_temporary(status.code()) || status.code() == Code::FailedPrecondition =>
                 {

@@ -96,22 +96,15 @@ impl Table {
         };
         self.rows.insert(worker.name, row);
     }
-
-    /// Returns who has the name of a worker, if it is not this instance, with the number of its
-    /// announcements.
-    pub(super) fn other_holder(
-        &self,
-        name: &WorkerName,
-        instance: &WorkerInstance,
-    ) -> Option<(&WorkerInstance, u64)> {
-        let row = self.rows.get(name)?;
-        let holder = row.holder.as_ref();
-        let other = holder.filter(|holder| !holder.is_at_home_of(instance));
-        other.map(|holder| (holder, row.count))
-    }
 }
 
 impl Row {
+    /// Returns who has the name, if it is not this instance, with the number of its announcements.
+    pub(super) fn other_holder(self, instance: &WorkerInstance) -> Option<(WorkerInstance, u64)> {
+        let other = self.holder.filter(|holder| !holder.is_at_home_of(instance));
+        other.map(|holder| (holder, self.count))
+    }
+
     fn is_held_by_another(&self, instance: &WorkerInstance, now_ms: u64) -> bool {
         let timeout_ms = u64::try_from(ANNOUNCE_TIMEOUT.as_millis()).unwrap_or(u64::MAX);
         let is_present = self.last_ms.saturating_add(timeout_ms) > now_ms;
@@ -194,12 +187,10 @@ mod tests {
         table.announce(at("second"), timeout_ms - 1);
         assert_eq!(table.rows[&name("a")].count, 1);
         let first = at("first").instance;
-        assert_eq!(
-            table.other_holder(&name("a"), &at("second").instance),
-            Some((&first, 1))
-        );
-        assert_eq!(table.other_holder(&name("a"), &first), None);
-        assert_eq!(table.other_holder(&name("b"), &first), None);
+        let row = &table.rows[&name("a")];
+        let other = row.clone().other_holder(&at("second").instance);
+        assert_eq!(other, Some((first.clone(), 1)));
+        assert_eq!(row.clone().other_holder(&first), None);
         // In the same folder, after a crash.
         let restarted = WorkerInstance { pid: 2, ..first };
         let again = Announcement {

@@ -6,8 +6,9 @@ use temporalio_macros::{workflow, workflow_methods};
 use temporalio_sdk::{
     ContinueAsNewOptions, SyncWorkflowContext, WorkflowContext, WorkflowContextView, WorkflowResult,
 };
+use vik_core::worker::WorkerName;
 
-use super::table::Table;
+use super::table::{Row, Table};
 
 /// After so many announcements, a short history replaces the long one.
 const MAX_ANNOUNCEMENTS: u32 = 500;
@@ -55,5 +56,10 @@ impl WorkersWorkflow {
     #[query(name = "table")]
     pub fn table(&self, _ctx: &WorkflowContextView) -> Table {
         self.table.clone()
+    }
+
+    #[query(name = "row")]
+    pub fn row(&self, _ctx: &WorkflowContextView, name: WorkerName) -> Option<Row> {
+        self.table.rows.get(&name).cloned()
     }
 }
