@@ -40,7 +40,6 @@ impl Certificates {
         Some(certificates)
     }
 
-    /// Creates an authority.
     pub fn authority(&self, name: &str) {
         self.openssl(&format!(
             "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN={name} \
