@@ -59,13 +59,7 @@ fn failed_after_run_is_repeated_without_an_agent() {
     assert_contains(&done.err, "handed over by try 3");
     let show = world.vik(&["show", "1"]).expect(0).out;
     assert!(!show.contains("but not handed over"), "{show}");
-    assert!(
-        !world
-            .vik(&["logs", "--issue", "1"])
-            .expect(0)
-            .out
-            .contains("after_run failed")
-    );
+    assert!(!world.logs("1").contains("after_run failed"));
 }
 
 #[test]
@@ -84,9 +78,9 @@ fn hand_over_that_keeps_failing_parks_the_stage() {
     );
     assert_contains(detail, "the tracker is down");
     assert!(hold["freed_by"].as_str().unwrap().contains("vik retry --agent"));
-    for verb in [&["show", "1"][..], &["explain", "1"], &["logs", "--issue", "1"]] {
-        let text = world.vik(verb).expect(0).out;
-        assert!(text.contains("the tracker is down"), "{verb:?}: {text}");
+    let text_of = |verb: &str| world.vik(&[verb, "1"]).expect(0).out;
+    for text in [text_of("show"), text_of("explain"), world.logs("1")] {
+        assert_contains(&text, "the tracker is down");
     }
     let decisions = world.explained("1")["decisions"].clone();
     let parked = decisions
@@ -197,7 +191,7 @@ fn interrupted_hand_over_is_continued_by_the_next_daemon() {
     );
     let daemon = world.start(&["run", "--once"]);
     eventually("the second try runs", || tries(&world) == 2);
-    daemon.kill();
+    world.kill_machine(daemon);
     world.once().expect(0);
     assert_eq!((tries(&world), world.sessions("1").len()), (3, 1));
     world.env.assert_nothing_left();

@@ -24,6 +24,8 @@ const AFTER_RUN: &str = "after_run";
 pub struct StoredHistory {
     attempts: HashMap<AttemptId, StoredAttempt>,
     runs: HashMap<RunId, StoredRun>,
+    /// The ledger is that of a hub.
+    is_of_hub: bool,
 }
 
 impl StoredHistory {
@@ -35,12 +37,14 @@ impl StoredHistory {
         Ok(Self::of(
             ledger.attempts(Some(issue), u32::MAX)?,
             ledger.runs(&RunFilter::of_issue(issue), usize::MAX)?,
+            ledger.is_copy()?,
         ))
     }
 
-    fn of(attempts: Vec<StoredAttempt>, runs: Vec<StoredRun>) -> Self {
+    fn of(attempts: Vec<StoredAttempt>, runs: Vec<StoredRun>, is_of_hub: bool) -> Self {
         let attempts = attempts.into_iter();
         Self {
+            is_of_hub,
             attempts: attempts
                 .map(|attempt| (attempt.started.attempt_id, attempt))
                 .collect(),
@@ -83,7 +87,8 @@ pub fn selected(
         .filter(|run| !with_attempts.contains(&run.id))
         .map(|run| bare_run(run, status))
         .collect();
-    let mut views = join(layout, &past, &StoredHistory::of(stored, runs), status);
+    let books = StoredHistory::of(stored, runs, ledger.is_copy()?);
+    let mut views = join(layout, &past, &books, status);
     views.extend(bare);
     views.sort_by_key(|view| order.get(&view.run_id).copied());
     Ok((views, more))
@@ -187,7 +192,7 @@ pub fn attempt(
     status: Option<&Status>,
 ) -> Option<(PastAttempt, AttemptView)> {
     let past = PastAttempt::read(files)?;
-    let books = StoredHistory::of(vec![stored], Vec::new());
+    let books = StoredHistory::of(vec![stored], Vec::new(), false);
     let view = view(&past, &books, status);
     Some((past, view))
 }
@@ -251,15 +256,18 @@ pub fn join(
             }
             runs[index].attempts.push(attempt);
         };
-    let is_removed = |stored: &&StoredAttempt| !with_files.contains(&stored.started.attempt_id);
-    let mut removed: Vec<_> = books.attempts.values().filter(is_removed).collect();
-    removed.sort_by_key(|stored| (stored.started.at, stored.started.attempt_id));
-    for stored in removed {
+    let is_without_files = |stored: &&StoredAttempt| {
+        // On one machine, an attempt without files and without an end was never started.
+        let has_started = books.is_of_hub || stored.ended.is_some();
+        has_started && !with_files.contains(&stored.started.attempt_id)
+    };
+    let mut without_files: Vec<_> = books.attempts.values().filter(is_without_files).collect();
+    without_files.sort_by_key(|stored| (stored.started.at, stored.started.attempt_id));
+    for stored in without_files {
         let (started, run) = (&stored.started, books.runs.get(&stored.started.run));
-        if let Some(view) = ledger_view(layout, stored, status) {
-            let title = run.map(|run| run.title.as_str());
-            add(started.run, &started.issue, &started.stage, title, view);
-        }
+        let view = ledger_view(layout, stored, status);
+        let title = run.map(|run| run.title.as_str());
+        add(started.run, &started.issue, &started.stage, title, view);
     }
     for attempt in past {
         let record = &attempt.record;
@@ -281,23 +289,20 @@ pub fn join(
 }
 
 /// Returns the view of an attempt whose files are not on this machine: they were removed, or a worker
-/// has them. `None` if it has not ended and runs on no worker: it was never started.
-pub fn ledger_view(layout: &Layout, stored: &StoredAttempt, status: Option<&Status>) -> Option<AttemptView> {
+/// has them.
+pub fn ledger_view(layout: &Layout, stored: &StoredAttempt, status: Option<&Status>) -> AttemptView {
     let started = &stored.started;
     let id = started.attempt_id.to_string();
     let ended = stored.ended.as_ref();
     let live = status.and_then(|status| status.sessions.iter().find(|session| session.session_id == id));
-    let live = live.filter(|session| ended.is_none() && session.worker.is_some());
-    if ended.is_none() && live.is_none() {
-        return None;
-    }
+    let live = live.filter(|_| ended.is_none());
     let report = ended.map(|ended| &ended.report);
     let log = report.and_then(|report| report.log.as_deref());
     let path = log.and_then(|log| log.file.as_ref()).map(|file| &file.path);
     let took = ended.map(|ended| ended.at.duration_since(started.at).as_millis());
     // Of an attempt from before there were workers.
     let own_path = files(layout, stored).log();
-    Some(AttemptView {
+    AttemptView {
         hand_over_failure: None,
         attempt: started.attempt,
         session_id: id,
@@ -325,9 +330,9 @@ pub fn ledger_view(layout: &Layout, stored: &StoredAttempt, status: Option<&Stat
         hooks_run_twice: Vec::new(),
         outputs: Vec::new(),
         skills: Vec::new(),
-        files_removed: live.is_none() && log.is_none() && !own_path.exists(),
+        files_removed: ended.is_some() && log.is_none() && !own_path.exists(),
         log: path.cloned().unwrap_or(own_path),
-    })
+    }
 }
 
 /// Returns the number of a turn; `None` in a stage without `turns`.

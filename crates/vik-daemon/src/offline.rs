@@ -22,7 +22,8 @@ use crate::serve::{lock_home, open_ledger};
 /// Applies a command to the ledger, under the locks of a daemon. It is on disk when this returns.
 ///
 /// # Errors
-/// If a daemon runs, the caller is an agent, or the ledger cannot be read or written.
+/// If a daemon runs, the workflow has an engine, whose hubs alone decide, the caller is an agent, or
+/// the ledger cannot be read or written.
 pub fn apply(loaded: &LoadedWorkflow, command: Command) -> Result<CommandResult, Failure> {
     let issue = command.issue().cloned();
     decide(loaded, issue.as_ref(), |_, _| Ok(Ok(command)))
@@ -61,6 +62,14 @@ fn decide(
     issue: Option<&IssueId>,
     choose: impl FnOnce(&Layout, Option<&IssueMachine>) -> Result<Result<Command, CommandResult>, Failure>,
 ) -> Result<CommandResult, Failure> {
+    if loaded.workflow.engine.is_some() {
+        return Err(Failure::new(
+            Exit::NoDaemon,
+            ErrorCode::NoDaemon,
+            format!("no hub is running for {}", loaded.path.display()),
+        )
+        .hint("start one with `vik run --role hub`: the ledger of this machine is a copy, and only a hub changes it"));
+    }
     let instance = Instance::of(&loaded.path)?;
     // While this lock is held, no daemon can start.
     let _lock = instance.acquire()?;

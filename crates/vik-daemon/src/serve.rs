@@ -16,17 +16,19 @@ use vik_control::http::{Feed, HttpServer, Identify, Keys, Metrics, Reporter, Set
 use vik_control::{ControlContext, ControlServer};
 use vik_core::changes::Stored;
 use vik_core::ids::IssueId;
+use vik_core::worker::Workers;
 use vik_orchestrator::service_state;
 use vik_orchestrator::signals::Signals;
 use vik_orchestrator::{
     CommitFailure, CommitLog, LocalEffects, Observer, OpenFiles, Options, Orchestrator, RunSummary, Setup,
     StatusSources,
 };
+use vik_proc::ProcessId;
 use vik_session::host::SHIM_MARK;
 use vik_store::{AttemptRecord, Ledger};
 use vik_workflow::{LoadedWorkflow, Watch};
 
-use super::instance::InstanceInfo;
+use super::instance::{Instance, InstanceInfo};
 use super::{Ready, recover};
 use crate::engine::{DaemonContext, Engine, Lead};
 use crate::logging::{self, Console};
@@ -238,6 +240,7 @@ impl Daemon {
         let observer = Box::new(Reporter::new(feed.clone(), metrics.clone(), observer));
         let host = Arc::clone(&self.home.host);
         let effects = LocalEffects::new(host, history, &serve.loaded, workspace_effects, observer);
+        let known_workers = workers.clone();
         let orchestrator = Orchestrator::new(Setup {
             workflow,
             loaded_at: serve.loaded.loaded_at,
@@ -265,6 +268,9 @@ impl Daemon {
         let agents = Arc::new(move || {
             let mut agents = shims.alive();
             agents.extend(vik_session::taken_over::session_shims(&layout));
+            if let Some(workers) = &known_workers {
+                agents.extend(shims_of_workers(layout.workflow_path(), &workers.borrow()));
+            }
             agents
         });
         let agents_for_tcp = Arc::clone(&agents);
@@ -406,6 +412,16 @@ fn unreadable(failure: CommitFailure) -> Failure {
         CommitFailure::Storage(error) => Failure::from(&*error.cause),
         failure => stopped(&failure),
     }
+}
+
+/// Returns the shims of the workers of a workflow that run on this machine.
+fn shims_of_workers(workflow_path: &Path, workers: &Workers) -> Vec<ProcessId> {
+    workers
+        .iter()
+        .filter_map(|(worker, _)| Instance::of_worker(workflow_path, &worker.name).ok())
+        .filter(|instance| instance.dir().path().is_dir())
+        .flat_map(|instance| vik_proc::sweep(SHIM_MARK, &instance.name(), &[]))
+        .collect()
 }
 
 /// Returns the failure of a daemon whose decisions the log refuses.

@@ -7,17 +7,13 @@
 use std::time::Duration;
 
 use temporalio_client::errors::{WorkflowGetResultError, WorkflowInteractionError, WorkflowStartError};
-use temporalio_client::{
-    Client, WorkflowDescribeOptions, WorkflowExecutionStatus, WorkflowGetResultOptions, WorkflowStartOptions,
-};
+use temporalio_client::{Client, WorkflowGetResultOptions, WorkflowIdReusePolicy, WorkflowStartOptions};
 use temporalio_common::data_converters::PayloadConversionError;
 use vik_core::worker::WorkerName;
 
 use crate::names::Queue;
 use crate::request::{Recipient, RequestError, Requests};
-use crate::rpc::{
-    Backoff, REQUEST_TIMEOUT, cancel_workflow, heartbeat_details, is_temporary, once, start_once,
-};
+use crate::rpc::{Backoff, cancel_workflow, heartbeat_details, is_running, is_temporary, start_once};
 
 mod activities;
 mod outcome;
@@ -93,6 +89,27 @@ impl Attempts {
     /// Returns [`AttemptError::AlreadyStarted`] if it was started before, even if it has ended, and
     /// [`AttemptError::Payload`] if the input is too large.
     pub async fn start(&self, request: &AttemptRequest) -> Result<AttemptClient, AttemptError> {
+        self.start_as(request, WorkflowIdReusePolicy::RejectDuplicate)
+            .await
+    }
+
+    /// Starts an attempt that may be repeated after its end. While the server does not answer, the
+    /// request is repeated.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AttemptError::AlreadyStarted`] if it runs, and [`AttemptError::Payload`] if the input
+    /// is too large.
+    pub async fn start_again(&self, request: &AttemptRequest) -> Result<AttemptClient, AttemptError> {
+        self.start_as(request, WorkflowIdReusePolicy::AllowDuplicate)
+            .await
+    }
+
+    async fn start_as(
+        &self,
+        request: &AttemptRequest,
+        reuse: WorkflowIdReusePolicy,
+    ) -> Result<AttemptClient, AttemptError> {
         let workflow_id = self.queue.attempt(&request.issue, &request.attempt);
         let timeout_ms = u64::try_from(request.heartbeat_timeout.as_millis()).unwrap_or(u64::MAX);
         let start = AttemptStart {
@@ -101,7 +118,7 @@ impl Attempts {
             input: request.input.clone(),
         };
         let options = WorkflowStartOptions::new(self.queue.hubs(), workflow_id).build();
-        match start_once(&self.client, || AttemptWorkflow::run, start, options).await {
+        match start_once(&self.client, || AttemptWorkflow::run, start, reuse, options).await {
             Ok(()) => Ok(self.get(request)),
             Err(WorkflowStartError::AlreadyStarted { .. }) => Err(AttemptError::AlreadyStarted),
             Err(WorkflowStartError::PayloadConversion(error)) => Err(error.into()),
@@ -150,21 +167,6 @@ impl AttemptClient {
         }
     }
 
-    /// Returns whether the attempt has not ended, as far as the server answers.
-    async fn is_running(&self) -> Result<bool, AttemptError> {
-        let options = WorkflowDescribeOptions::builder()
-            .rpc_options(once(REQUEST_TIMEOUT))
-            .build();
-        let handle = self
-            .client
-            .get_workflow_handle::<AttemptWorkflow>(&self.workflow_id);
-        match handle.describe(options).await {
-            Ok(described) => Ok(described.status() == WorkflowExecutionStatus::Running),
-            Err(WorkflowInteractionError::Rpc(status)) if is_temporary(status.code()) => Ok(true),
-            Err(error) => Err(interaction_error(error)),
-        }
-    }
-
     /// Requests the end of the attempt. The worker sees it with its next heartbeat, and the outcome
     /// follows when the attempt has ended there.
     ///
@@ -185,6 +187,16 @@ impl AttemptClient {
     pub async fn updates(&self) -> Result<Option<String>, AttemptError> {
         let details = heartbeat_details(&self.client, &self.workflow_id, activities::ATTEMPT);
         details.await.map_err(interaction_error)
+    }
+
+    /// Returns whether the attempt has not ended. While the server does not answer, it waits.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such attempt.
+    pub async fn is_running(&self) -> Result<bool, AttemptError> {
+        let running = is_running(&self.client, &self.workflow_id).await;
+        running.map_err(interaction_error)
     }
 
     /// Waits for the end of the attempt. While the server does not answer, it waits.

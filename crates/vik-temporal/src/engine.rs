@@ -14,7 +14,7 @@ use vik_core::workflow::{Temporal, Workflow};
 use vik_daemon::engine::{DaemonContext, Engine, Lead};
 use vik_orchestrator::Task;
 use vik_session::host::Host;
-use vik_store::ledger::LedgerError;
+use vik_store::ledger::{LedgerError, Reader};
 
 use crate::attempt::Attempts;
 use crate::connect::{self, Secret};
@@ -213,7 +213,7 @@ impl TemporalEngine {
             .await
             .map_err(|error| failed("cannot read the table of workers", &error))?;
         let peers = Peers::new(Requests::new(client.clone(), self.queue.clone()));
-        let folders = RemoteFolders::new(peers.clone(), workers.clone(), service_dir);
+        let folders = RemoteFolders::new(peers.clone(), workers.clone(), service_dir.clone());
         let remote_sessions = WorkerSessions {
             peers,
             runtime: tokio::runtime::Handle::current(),
@@ -226,12 +226,12 @@ impl TemporalEngine {
             (list, folders),
             service.clone(),
         );
-        let with_workspace = stored
-            .machines
-            .iter()
-            .filter(|machine| machine.worker().is_some());
+        let issues_with_workspace = match Reader::open(&service_dir).map_err(Failure::from)? {
+            Some(reader) => reader.issues_on_workers()?,
+            None => Vec::new(),
+        };
         Ok(Lead {
-            issues_with_workspace: with_workspace.map(|machine| machine.issue().id.clone()).collect(),
+            issues_with_workspace,
             remote_sessions: Some(Arc::new(remote_sessions)),
             stored,
             history: Arc::clone(&ledger.copy) as _,

@@ -193,7 +193,7 @@ impl RemoteAttempt {
     /// Starts it, unless another hub has, and passes commands and updates on until its end.
     async fn run(mut self, link: RemoteLink) {
         let RemoteLink {
-            commands,
+            mut commands,
             mut updates,
         } = link;
         let Some(worker) = self.input.start.worker.clone() else {
@@ -208,7 +208,11 @@ impl RemoteAttempt {
                 }
             }
         }
-        let client = match self.start(&worker).await {
+        let started = tokio::select! {
+            started = self.start(&worker) => started,
+            () = commands.detached() => return,
+        };
+        let client = match started {
             Ok(client) => client,
             Err(error) => return self.fail(updates, error.to_string()),
         };
@@ -230,11 +234,10 @@ impl RemoteAttempt {
 
     async fn start(&self, worker: &WorkerName) -> Result<AttemptClient, AttemptError> {
         let start = &self.input.start;
-        let mut attempt = start.attempt_id.to_string();
-        if self.input.work == Work::HandOver {
-            // Each repetition is one of its own. The book of outputs keeps them apart.
-            attempt = format!("{attempt}.{}", uuid::Uuid::now_v7());
-        }
+        let attempt = match self.input.work {
+            Work::Run => start.attempt_id.to_string(),
+            Work::HandOver => format!("{}.hand_over", start.attempt_id),
+        };
         let input =
             serde_json::to_string(&self.input).map_err(|error| AttemptError::Server(error.to_string()))?;
         let request = AttemptRequest {
@@ -244,8 +247,19 @@ impl RemoteAttempt {
             heartbeat_timeout: self.heartbeat_timeout,
             input,
         };
-        match self.attempts.start(&request).await {
-            Err(AttemptError::AlreadyStarted) => Ok(self.attempts.get(&request)),
+        let existing = self.attempts.get(&request);
+        let started = match self.input.work {
+            Work::Run => self.attempts.start(&request).await,
+            Work::HandOver if is_left(&existing).await? => return Ok(existing),
+            Work::HandOver => {
+                self.workers
+                    .wait_until_ready(worker, self.heartbeat_timeout)
+                    .await;
+                self.attempts.start_again(&request).await
+            }
+        };
+        match started {
+            Err(AttemptError::AlreadyStarted) => Ok(existing),
             started => started,
         }
     }
@@ -328,6 +342,22 @@ impl RemoteAttempt {
             }))),
         }
     }
+}
+
+/// Returns whether a hub that has ended left a try of a hand-over that runs, or whose success is in
+/// no log.
+async fn is_left(last: &AttemptClient) -> Result<bool, AttemptError> {
+    match last.is_running().await {
+        Ok(true) => return Ok(true),
+        Ok(false) => {}
+        Err(AttemptError::NotFound) => return Ok(false),
+        Err(error) => return Err(error),
+    }
+    let end = match last.outcome().await {
+        Ok(AttemptOutcome::Finished(text)) => serde_json::from_str(&text).ok(),
+        _ => None,
+    };
+    Ok(end.is_some_and(|finish: WorkerFinish| finish.end == WorkerEnd::HandedOver(Ok(()))))
 }
 
 /// Sends commands to the worker. Returns when this hub leaves the attempt to the next one.

@@ -12,7 +12,7 @@
 use std::time::Duration;
 
 use temporalio_client::errors::{WorkflowGetResultError, WorkflowInteractionError, WorkflowStartError};
-use temporalio_client::{Client, WorkflowGetResultOptions, WorkflowStartOptions};
+use temporalio_client::{Client, WorkflowGetResultOptions, WorkflowIdReusePolicy, WorkflowStartOptions};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
@@ -124,7 +124,8 @@ impl Requests {
         let options = WorkflowStartOptions::new(self.queue.hubs(), &pending.workflow_id)
             .execution_timeout(execution_timeout)
             .build();
-        let started = start_once(&self.client, || RequestWorkflow::run, input, options);
+        let reuse = WorkflowIdReusePolicy::RejectDuplicate;
+        let started = start_once(&self.client, || RequestWorkflow::run, input, reuse, options);
         let error = match timeout_at(pending.deadline, started).await {
             Ok(Ok(())) => return Ok(pending),
             // It may have started.

@@ -8,7 +8,8 @@ use temporalio_client::grpc::WorkflowService;
 use temporalio_client::tonic::{Code, IntoRequest, Status};
 use temporalio_client::{
     Client, NamespacedClient, RetryOptions, RpcOptions, UntypedWorkflow, WorkflowCancelOptions,
-    WorkflowDescribeOptions, WorkflowIdConflictPolicy, WorkflowIdReusePolicy, WorkflowStartOptions,
+    WorkflowDescribeOptions, WorkflowExecutionStatus, WorkflowIdConflictPolicy, WorkflowIdReusePolicy,
+    WorkflowStartOptions,
 };
 use temporalio_common::HasWorkflowDefinition;
 use temporalio_common::data_converters::{
@@ -54,17 +55,17 @@ pub(crate) fn is_temporary(code: Code) -> bool {
     )
 }
 
-/// Starts a workflow whose id is used once. While the server does not answer, the request is
-/// repeated.
+/// Starts a workflow. While the server does not answer, the request is repeated.
 ///
 /// # Errors
 ///
-/// Returns an error if a workflow with this id was started before, even if it has ended, if the input
-/// is too large, or if the server refuses it.
+/// Returns an error if a workflow with this id runs, or was started before and `reuse` does not allow
+/// another one, if the input is too large, or if the server refuses it.
 pub(crate) async fn start_once<W>(
     client: &Client,
     workflow: impl Fn() -> W,
     input: W::Input,
+    reuse: WorkflowIdReusePolicy,
     mut options: WorkflowStartOptions,
 ) -> Result<(), WorkflowStartError>
 where
@@ -72,7 +73,7 @@ where
     W::Input: Clone + Send,
 {
     options.id_conflict_policy = WorkflowIdConflictPolicy::Fail;
-    options.id_reuse_policy = WorkflowIdReusePolicy::RejectDuplicate;
+    options.id_reuse_policy = reuse;
     options.task_timeout = Some(TASK_TIMEOUT);
     options.rpc_options = once(REQUEST_TIMEOUT);
     let mut backoff = Backoff::default();
@@ -173,6 +174,27 @@ pub(crate) async fn heartbeat_details(
     let data = SerializationContextData::Workflow(WorkflowSerializationContext::new());
     let context = SerializationContext::new(&data, converter);
     Ok(Some(converter.from_payload(&context, details)?))
+}
+
+/// Returns whether a workflow runs. While the server does not answer, the request is repeated.
+///
+/// # Errors
+///
+/// Returns an error if there is no such workflow, or if the server refuses the request.
+pub(crate) async fn is_running(client: &Client, id: &str) -> Result<bool, WorkflowInteractionError> {
+    let handle = client.get_workflow_handle::<UntypedWorkflow>(id);
+    let mut backoff = Backoff::default();
+    loop {
+        let options = WorkflowDescribeOptions::builder()
+            .rpc_options(once(REQUEST_TIMEOUT))
+            .build();
+        match handle.describe(options).await {
+            Err(WorkflowInteractionError::Rpc(status)) if is_temporary(status.code()) => {
+                backoff.pause().await;
+            }
+            described => return Ok(described?.status() == WorkflowExecutionStatus::Running),
+        }
+    }
 }
 
 /// Checks that an activity can send its result. Otherwise the server would never have one.

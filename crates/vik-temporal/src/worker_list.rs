@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use vik_core::worker::{Presence, Revision, Worker, WorkerName, Workers};
+use tokio::time::timeout;
+use vik_core::worker::{Presence, Revision, Worker, WorkerName, WorkerState, Workers};
 use vik_proc::BootTime;
 
 use crate::workers::{self, ANNOUNCE_TIMEOUT, PresenceTracker, Table, WorkersError};
@@ -61,6 +62,13 @@ impl WorkerList {
         let announced = state.table.rows.get(worker).map_or(0, |row| row.count);
         state.silent.insert(worker.clone(), announced);
         state.publish();
+    }
+
+    /// Waits until a worker may get work, for at most `limit`: it may have to read an edit first.
+    pub(crate) async fn wait_until_ready(&self, worker: &WorkerName, limit: Duration) {
+        let mut list = self.state().list.subscribe();
+        let ready = list.wait_for(|workers| workers.state(worker) == WorkerState::Ready);
+        let _ = timeout(limit, ready).await;
     }
 
     /// Notes that the hub has another workflow.

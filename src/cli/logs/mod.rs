@@ -80,6 +80,9 @@ pub fn run(workflow: &Path, args: &LogsArgs) -> CliResult {
         let has_none = attempts.is_empty();
         attempts.retain(selected);
         if is_first && attempts.is_empty() && (has_filter || !args.follow) {
+            if remote.is_none() && are_on_workers(&layout) {
+                return Err(remote::no_hub());
+            }
             let hint = args.issue.id().and_then(workflow_hint);
             let message = match &issue {
                 Some(issue) if has_none && files_removed(&layout, issue) => {
@@ -143,6 +146,12 @@ fn files_removed(layout: &Layout, issue: &IssueId) -> bool {
     let ledger = history::ledger(layout.root());
     let attempts = ledger.and_then(|ledger| ledger.attempts(Some(issue), 1).ok());
     attempts.is_some_and(|attempts| !attempts.is_empty())
+}
+
+/// Returns whether the attempts of the workflow run on workers, which have the logs.
+fn are_on_workers(layout: &Layout) -> bool {
+    let ledger = history::ledger(layout.root());
+    ledger.is_some_and(|ledger| ledger.is_copy().unwrap_or(false))
 }
 
 /// Returns the line that names the newest session and the ways to choose another one.

@@ -227,6 +227,16 @@ fn not_copied(error: &std::io::Error) -> Failure {
     Failure::failed(ErrorCode::Logs, "cannot copy the logs of a worker", error)
 }
 
+/// Returns the error for logs on workers while no hub runs.
+pub(super) fn no_hub() -> Failure {
+    Failure::new(
+        Exit::NoDaemon,
+        ErrorCode::NoDaemon,
+        "the logs are on workers, and no hub is running that could read them",
+    )
+    .hint("start one with `vik run --role hub`")
+}
+
 /// Returns the error for what a hub does not read of a worker.
 pub(super) fn raw_is_remote() -> Failure {
     Failure::new(

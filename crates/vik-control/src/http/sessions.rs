@@ -30,9 +30,8 @@ pub async fn detail(State(daemon): State<Arc<Daemon>>, session: SessionInPath) -
     let detail = match find(&daemon, &session).await? {
         (stored, Place::Remote(remote)) => {
             let mut detail: SessionDetail = daemon.read_remote(&remote, SessionPart::Detail).await?;
-            if let Some(view) = history::ledger_view(&daemon.layout, &stored, Some(&status)) {
-                detail.attempt = history::with_files_of(view, detail.attempt);
-            }
+            let view = history::ledger_view(&daemon.layout, &stored, Some(&status));
+            detail.attempt = history::with_files_of(view, detail.attempt);
             detail
         }
         (stored, Place::Local(files)) => {

@@ -92,6 +92,11 @@ impl RemoteCommands {
         }
     }
 
+    /// Waits until this hub leaves the attempt to the next one. It takes no command.
+    pub async fn detached(&mut self) {
+        self.commands.detached().await;
+    }
+
     fn snapshot(&mut self) -> CommandSnapshot {
         let mut snapshot = self.commands.snapshot();
         // A worker that gets them again knows them.

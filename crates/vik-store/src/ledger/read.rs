@@ -83,6 +83,24 @@ impl Reader {
         recall(&self.db, &self.path, issues)
     }
 
+    /// Returns whether this is the ledger of a hub, whose attempts run on workers.
+    ///
+    /// # Errors
+    /// Returns an error if it cannot be read.
+    pub fn is_copy(&self) -> Result<bool, LedgerError> {
+        let log = copy::log(&self.db).map_err(|error| LedgerError::of(&self.path, error))?;
+        Ok(log.is_some())
+    }
+
+    /// Returns the issues, also those not in use, that have a workspace on a worker.
+    ///
+    /// # Errors
+    /// Returns an error if they cannot be read.
+    pub fn issues_on_workers(&self) -> Result<Vec<IssueId>, LedgerError> {
+        let sql = "SELECT id FROM issues WHERE machine ->> '$.worker' IS NOT NULL ORDER BY id";
+        self.list(sql, [], |row| read_name(row, 0))
+    }
+
     /// Returns the latest decisions, newest first: those of one issue and those about all issues,
     /// or all decisions.
     ///
