@@ -446,3 +446,18 @@ fn dry_run_starts_nothing() {
     assert!(!world.env.work().join("pwned").exists());
     assert!(world.sessions("1").is_empty() && !world.env.work().join("home").exists());
 }
+
+#[test]
+fn twenty_starters_claim_an_issue_once() {
+    let world = World::new(&[("1", "todo")]).script("touch up; wait-file go; ok");
+    let mut starters: Vec<_> = (0..20).map(|_| world.start(&["run", "--once"])).collect();
+    world.wait_for_agent(1);
+    eventually("all but one have ended", || {
+        starters.iter_mut().map(Running::is_over).filter(|is_over| *is_over).count() == 19
+    });
+    world.go();
+    let mut codes: Vec<_> = starters.into_iter().map(|starter| starter.done().code).collect();
+    codes.sort_unstable();
+    assert_eq!(codes, [&[0][..], &[5; 19]].concat());
+    world.session("1").expect("succeeded", None);
+}

@@ -140,7 +140,9 @@ fn failed_pull_changes_nothing_and_the_next_resumes_work() {
     world.wait_for_status("pulls fail", |status| {
         status["pulls"]["failed_in_a_row"].as_u64() >= Some(2)
     });
-    assert_eq!(world.status().unwrap()["sessions"][0]["phase"], "running");
+    world.wait_for_status("the agent runs", |status| {
+        status["sessions"][0]["phase"] == "running"
+    });
     world.tracker.add("2", "Two", "todo");
     world.go();
     std::fs::remove_file(world.env.path("work/broken")).unwrap();

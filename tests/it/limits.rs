@@ -127,6 +127,7 @@ fn estimate_is_shown_apart_from_reported_costs() {
             .first()
             .is_some_and(|session| !session.of_kind("ended").is_empty())
     });
+    world.wait_for_status("it is charged", |status| status["sessions"] == json!([]));
     let text = world.vik(&["status"]).out;
     assert_contains(&text, "$0.50 of $5.00 (~$0.50 estimated)");
     let status = world.status().unwrap();

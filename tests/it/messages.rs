@@ -206,7 +206,7 @@ fn message_in_a_prompt_waits_until_a_model_has_answered() {
     assert_contains(&done.err, "may have read");
     std::fs::write(go, "").unwrap();
     world.wait_for_state("1", "done");
-    assert_eq!(texts(&world), [""; 0]);
+    eventually("the message is taken", || texts(&world).is_empty());
     daemon.stop().expect(0);
 }
 

@@ -135,6 +135,12 @@ fn allowed_outputs_are_applied_in_order_and_recorded() {
         session.text(".outputs.raw.jsonl"),
         format!("{COMMENT}\n{LABEL}\n{STATE}\n")
     );
+}
+
+#[test]
+fn applied_outputs_are_in_runs_show_and_logs() {
+    let asking = Asking::new(&[COMMENT, LABEL, STATE]);
+    asking.world.once().expect(0);
     let outputs = asking.world.runs()[0]["attempts"][0]["outputs"].clone();
     assert_eq!(outputs.as_array().unwrap().len(), 3);
     assert_eq!(outputs[1]["kind"], "label");

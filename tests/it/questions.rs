@@ -166,7 +166,7 @@ fn question_skips_verify_and_after_run() {
     for file in ["verified", "finished"] {
         assert!(!world.workspace("1").join(file).exists(), "{file}");
     }
-    world.vik(&["answer", "1", "old"]).expect(0);
+    world.offline(&["answer", "1", "old"]).expect(0);
     world.once().expect(0);
     for file in ["verified", "finished"] {
         assert!(world.workspace("1").join(file).exists(), "{file}");

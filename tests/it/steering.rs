@@ -126,6 +126,7 @@ fn explain_works_without_a_daemon() {
     let world = World::new(&[("1", "todo")]).script("exit 3").attempts(1);
     let daemon = world.daemon();
     held_by(&world, "1", "parked");
+    eventually("the ledger has it", || world.runs()[0]["state"] == "parked");
     let alive = world.explained("1");
     daemon.stop().expect(0);
     let dead = world.explained("1");

@@ -265,7 +265,8 @@ pub fn join(
     without_files.sort_by_key(|stored| (stored.started.at, stored.started.attempt_id));
     for stored in without_files {
         let (started, run) = (&stored.started, books.runs.get(&stored.started.run));
-        let view = ledger_view(layout, stored, status);
+        let mut view = ledger_view(layout, stored, status);
+        view.hand_over_failure = run.and_then(|run| stored_failure(stored, run));
         let title = run.map(|run| run.title.as_str());
         add(started.run, &started.issue, &started.stage, title, view);
     }
@@ -436,6 +437,15 @@ fn hand_over_failure(
         Some(failed) => Some(failed.reason),
         None => (failure.step != AFTER_RUN && !is_output).then(|| failure.to_string()),
     }
+}
+
+/// Returns why the work of an attempt is not handed over, as far as the ledger has it.
+fn stored_failure(stored: &StoredAttempt, run: &StoredRun) -> Option<String> {
+    let result = &stored.ended.as_ref()?.report;
+    let is_left = matches!(run.phase.as_str(), "handing_over" | "parked");
+    let is_left = is_left && result.outcome == Outcome::Succeeded;
+    let failure = result.hand_over_failure.as_ref().filter(|_| is_left)?;
+    Some(failure.to_string())
 }
 
 /// Returns the outputs that the attempt requested, in the order in which they were started.

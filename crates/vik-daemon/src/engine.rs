@@ -32,6 +32,8 @@ pub struct DaemonContext {
     /// How long agents on this machine live without a daemon if the workflow does not set it.
     pub orphan_grace: Duration,
     pub open_files: OpenFiles,
+    /// The daemon ends when no work is left.
+    pub once: bool,
 }
 
 /// What the loop of a daemon uses from the time on when it may decide.
@@ -64,6 +66,7 @@ impl Engine for LocalEngine {
             loaded,
             orphan_grace,
             open_files,
+            once: _,
         } = daemon;
         let issues_with_workspace = match vik_workspace::list(&host.layout) {
             Ok(issues) => issues,

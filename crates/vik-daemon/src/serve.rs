@@ -198,6 +198,7 @@ impl Daemon {
             loaded: serve.loaded.clone(),
             orphan_grace,
             open_files,
+            once: serve.options.once,
         });
         let Lead {
             stored,

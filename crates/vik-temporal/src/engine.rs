@@ -39,6 +39,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How often the API key is read again.
 const API_KEY_INTERVAL: Duration = Duration::from_secs(10);
 
+/// How long a hub that ends when no work is left waits for a first worker, which may be starting too.
+const FIRST_WORKER_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// How long outputs may delay the end of a hub.
 const OUTPUT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -209,9 +212,13 @@ impl TemporalEngine {
             workflow_digest: daemon.loaded.digest(),
         };
         let table = Workers::new(client.clone(), self.queue.clone());
-        let (list, workers) = WorkerList::start(table, revision)
+        let (list, mut workers) = WorkerList::start(table, revision)
             .await
             .map_err(|error| failed("cannot read the table of workers", &error))?;
+        if daemon.once {
+            let first = workers.wait_for(|workers| workers.ready().next().is_some());
+            let _ = tokio::time::timeout(FIRST_WORKER_TIMEOUT, first).await;
+        }
         let peers = Peers::new(Requests::new(client.clone(), self.queue.clone()));
         let folders = RemoteFolders::new(peers.clone(), workers.clone(), service_dir.clone());
         let remote_sessions = WorkerSessions {

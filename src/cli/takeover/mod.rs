@@ -14,6 +14,7 @@ use vik_base::report::{ErrorCode, Exit, Failure, date_time, one_line};
 use vik_core::ids::{IssueId, StageName};
 use vik_core::machine::{IssueMachine, TakenOver};
 use vik_core::scheduler::{Command, TakeOver};
+use vik_core::worker::WorkerName;
 use vik_core::workflow::shell_quoted;
 use vik_daemon::Instance;
 use vik_session::attempt::{PersonSession, SessionCommand};
@@ -74,6 +75,8 @@ struct Held {
     /// `None` while another session is open.
     lock: Option<WorkspaceLock>,
     session: Option<PersonSession>,
+    /// The worker that has the workspace, if it is not on this machine.
+    worker: Option<WorkerName>,
 }
 
 /// Takes an issue over from its agent.
@@ -181,6 +184,10 @@ impl Held {
         if lock.is_some() {
             taken_over::record_base(layout, &issue, &hold).map_err(|error| failure(&error))?;
         }
+        let worker = match (&folder, &loaded.workflow.engine) {
+            (None, Some(_)) => machine(&host, &issue)?.and_then(|machine| machine.worker().cloned()),
+            _ => None,
+        };
         let past = taken_over::latest_attempt(layout, &issue, hold.stage.as_ref());
         let past = past.map_err(|error| failure(&error))?;
         let session = past.and_then(|past| PersonSession::new(Arc::clone(&host), loaded, &past, &hold));
@@ -191,6 +198,7 @@ impl Held {
             folder,
             lock,
             session,
+            worker,
         })
     }
 
@@ -263,9 +271,12 @@ impl Held {
                     workdir.display()
                 ));
             }
-            (None, _) => {
-                out.push_str("It has no workspace yet, because no attempt has created one.\n");
-            }
+            (None, _) => match &self.worker {
+                Some(worker) => out.push_str(&format!(
+                    "Its workspace is on the worker `{worker}`: work on it there, outside of Vik.\n"
+                )),
+                None => out.push_str("It has no workspace yet, because no attempt has created one.\n"),
+            },
         }
         let back = with_workflow(&format!("vik handback {}", shell_quoted(id)), workflow);
         out.push_str(&format!(

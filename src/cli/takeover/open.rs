@@ -22,8 +22,17 @@ pub fn run(held: Held, args: &TakeoverArgs, id: &str, workflow: &Path) -> CliRes
         folder,
         lock,
         session,
+        worker,
         ..
     } = held;
+    if let Some(worker) = worker {
+        let problem = format!("the workspace of issue {id} is on the worker `{worker}`, not on this machine");
+        return Err(
+            Failure::new(Exit::Failed, ErrorCode::Takeover, problem).hint(format!(
+                "it stays taken over: work on it there, outside of Vik, and then use `vik handback {id}`"
+            )),
+        );
+    }
     let (Some(folder), Some(session), Some(command)) = (folder, session, command) else {
         let problem = format!(
             "issue {id} has no session to continue: no attempt of it has left a workspace and a record"

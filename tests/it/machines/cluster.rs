@@ -123,6 +123,11 @@ impl Cluster {
         self.machine(name, &["run", "--role", "hub", "-v"])
     }
 
+    /// Starts a hub that ends when no work is left.
+    pub fn hub_once(&self, name: &str) -> Machine {
+        self.machine(name, &["run", "--role", "hub", "--once"])
+    }
+
     /// Starts a worker, and waits until it has announced itself.
     pub fn worker(&self, name: &str) -> Machine {
         let machine = self.start_worker(name);

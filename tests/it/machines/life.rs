@@ -162,6 +162,23 @@ fn restarted_hub_keeps_its_role() {
 }
 
 #[test]
+fn twenty_hubs_claim_an_issue_once() {
+    let Some(cluster) = scripted("ok") else {
+        return;
+    };
+    let worker = cluster.worker("w");
+    let hubs: Vec<_> = (0..20)
+        .map(|number| cluster.hub_once(&format!("hub-{number}")))
+        .collect();
+    for hub in hubs {
+        let log = hub.log();
+        assert!(hub.ended().success(), "{log}");
+    }
+    assert_eq!(cluster.moves(), ["move 1 done"]);
+    worker.stop();
+}
+
+#[test]
 fn second_worker_of_the_same_name_is_refused() {
     let Some(cluster) = scripted("ok") else {
         return;

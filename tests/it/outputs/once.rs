@@ -77,6 +77,10 @@ fn crash_never_applies_an_output_twice() {
         ("output_ran", "unknown", 1),
         ("output_applied", "applied", 1),
     ] {
+        // The worker takes the outputs, and the hub carries them out.
+        if point == "outputs_taken" && temporal().is_some() {
+            continue;
+        }
         let asking = Asking::new(&[r#"{"kind":"comment","body":"x"}"#, LABEL]);
         asking.world.kill_once_at(point);
         let code = i32::from(outcome == "unknown");

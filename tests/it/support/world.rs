@@ -270,15 +270,15 @@ impl World {
         }
     }
 
-    /// Returns `vik logs` of an issue. The logs of a worker can be read while a hub runs.
+    /// Runs a command without a daemon. It needs a hub if the workflow has an engine.
     #[track_caller]
-    pub fn logs(&self, issue: &str) -> String {
+    pub fn offline(&self, args: &[&str]) -> Done {
         let hub = temporal().map(|_| self.daemon());
-        let logs = self.vik(&["logs", "--issue", issue]).expect(0).out;
+        let done = self.vik(args);
         if let Some(hub) = hub {
             hub.stop().expect(0);
         }
-        logs
+        done
     }
 
     /// Waits until the agent of this attempt at issue 1 has created the file `up`.
