@@ -453,7 +453,12 @@ fn twenty_starters_claim_an_issue_once() {
     let mut starters: Vec<_> = (0..20).map(|_| world.start(&["run", "--once"])).collect();
     world.wait_for_agent(1);
     eventually("all but one have ended", || {
-        starters.iter_mut().map(Running::is_over).filter(|is_over| *is_over).count() == 19
+        starters
+            .iter_mut()
+            .map(Running::is_over)
+            .filter(|is_over| *is_over)
+            .count()
+            == 19
     });
     world.go();
     let mut codes: Vec<_> = starters.into_iter().map(|starter| starter.done().code).collect();

@@ -206,6 +206,7 @@ fn explain_reports_an_issue_that_matches_no_stage() {
         let explained = world.vik(&["explain", "1", "--json"]);
         explained.code == 0 && explained.json()["now"]["hold"]["reason"] == "no_stage"
     });
+    world.wait_for_status("no agent runs", |status| status["sessions"] == json!([]));
     let text = world.vik(&["explain", "1"]).expect(0).out;
     let message = "no stage handles the state `done`; stages handle `todo`";
     assert_contains(&text, message);

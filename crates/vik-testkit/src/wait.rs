@@ -24,12 +24,12 @@ pub fn wait_for_value<T>(deadline: Duration, mut probe: impl FnMut() -> Option<T
     }
 }
 
-/// Waits up to 30 s, which is enough on a busy machine, and panics with `description` if the
+/// Waits up to 60 s, which is enough on a busy machine, and panics with `description` if the
 /// condition never holds.
 #[track_caller]
 pub fn eventually(description: &str, condition: impl FnMut() -> bool) {
     assert!(
-        wait_for(Duration::from_secs(30), condition),
-        "waited 30 s in vain for: {description}"
+        wait_for(Duration::from_secs(60), condition),
+        "waited 60 s in vain for: {description}"
     );
 }

@@ -178,6 +178,54 @@ fn twenty_hubs_claim_an_issue_once() {
     worker.stop();
 }
 
+/// The next hub repeats no try that still runs, and none that has succeeded meanwhile.
+#[test]
+fn hand_over_is_not_repeated_when_its_hub_was_killed() {
+    let agent = json!({"runtime": "command", "command": ["vik-scripted-agent"]});
+    for ends_without_hub in [false, true] {
+        let cluster = Cluster::with(&[("1", "todo")], agent.clone(), "SCRIPT: ok", |flow, env| {
+            let root = env.root().display();
+            let work = &mut flow["issue"]["stages"]["work"];
+            work["hand_over"] = json!({"initial_backoff": "10ms"});
+            work["hooks"]["after_run"] = json!(format!(
+                "echo x >> {root}/tries\n\
+                 test $(wc -l < {root}/tries) != 1 || exit 1\n\
+                 until test -e {root}/go; do sleep 0.05; done\n\
+                 touch {root}/over"
+            ));
+        });
+        let Some(cluster) = cluster else { return };
+        let worker = cluster.worker("w");
+        let hub = cluster.hub("hub");
+        let tries = || cluster.env.read("tries").lines().count();
+        eventually("the second try runs", || tries() == 2);
+        hub.kill();
+        let end = || {
+            cluster.env.write("go", "");
+            eventually("the try has ended", || cluster.env.path("over").exists());
+        };
+        if ends_without_hub {
+            end();
+        }
+        let hub = cluster.hub("hub");
+        eventually("the issue is seen again", || {
+            let status = cluster.status(&hub);
+            status.is_some_and(|status| !status["last_pull"].is_null())
+        });
+        if !ends_without_hub {
+            end();
+        }
+        // Nothing has moved it, and its only attempt is used up.
+        eventually("the stage is parked", || {
+            let status = cluster.status(&hub).unwrap_or_default();
+            status["parked"][0]["reason"] == "no_progress"
+        });
+        assert_eq!(tries(), 2, "ends without a hub: {ends_without_hub}");
+        hub.stop();
+        worker.stop();
+    }
+}
+
 #[test]
 fn second_worker_of_the_same_name_is_refused() {
     let Some(cluster) = scripted("ok") else {
