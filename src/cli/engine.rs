@@ -87,7 +87,7 @@ pub fn of_hub(loaded: &LoadedWorkflow, patience: Patience) -> Result<Option<Box<
     use vik_core::workflow;
     match &loaded.workflow.engine {
         Some(workflow::Engine::Temporal(temporal)) => {
-            let identity = format!("vik hub {} ({})", super::worker::host_name(), std::process::id());
+            let identity = vik_temporal::names::hub_identity(&super::worker::host_name(), std::process::id());
             let engine = vik_temporal::engine::TemporalEngine::new(temporal.clone(), identity)?;
             Ok(Some(Box::new(match patience {
                 Patience::Start => engine,

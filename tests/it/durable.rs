@@ -96,6 +96,7 @@ fn orchestrator(world: &World, commit_log: Stumbling) -> Orchestrator {
         api: None,
         notify: Default::default(),
         webhooks: None,
+        hub: None,
     };
     let (ledger, _) = Ledger::open(&host.layout.service_dir()).unwrap();
     let (host, ledger) = (Arc::new(host), Arc::new(ledger));

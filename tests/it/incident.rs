@@ -95,7 +95,9 @@ fn flapping_state_stays_within_the_life_limit() {
     let world = World::new(&[("1", "todo")]).set("/issue/limits", json!({"attempts": 4}));
     world.vik(&["run", "-d"]).expect(0);
     eventually("the life limit holds", || {
-        let has_ended = world.status().is_some_and(|status| status["sessions"] == json!([]));
+        let has_ended = world
+            .status()
+            .is_some_and(|status| status["sessions"] == json!([]));
         if has_ended && world.tracker.state("1").as_deref() == Some("done") {
             // Vik has seen the state `done`, so this is a new stay in the state.
             pulls(&world, 2);

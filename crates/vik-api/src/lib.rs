@@ -66,9 +66,9 @@ pub use sessions::{
 pub use sign_ins::{Link, SignIn, SignInView, SignInsPage, SignedIn};
 pub use spend::{DayView, LifeView, LimitView, SpendView};
 pub use status::{
-    ApiView, ApprovalView, ContextView, Daemon, DaemonState, LedgerView, ParkedView, PullCounts, PullView,
-    RateLimitView, RejectedEdit, SCHEMA, SessionView, StageDef, Status, StoppingView, TakenOverView,
-    WaitingView, WaitsForView, WorkflowView,
+    ApiView, ApprovalView, ContextView, Daemon, DaemonState, HubView, LedgerView, ParkedView, PullCounts,
+    PullView, RateLimitView, RejectedEdit, SCHEMA, SessionView, StageDef, Status, StoppingView,
+    TakenOverView, WaitingView, WaitsForView, WorkflowView,
 };
 pub use takeover::{HandbackView, TakeoverView};
 pub use trace::{

@@ -79,6 +79,18 @@ pub struct Status {
     /// The workers, by name; empty if attempts run on the machine of the daemon.
     #[serde(default)]
     pub workers: Vec<WorkerView>,
+    /// Which hub leads; `null` if the workflow runs on one machine.
+    #[serde(default)]
+    pub hub: Option<HubView>,
+}
+
+/// The hub that leads, and the one that passed the request on to it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HubView {
+    /// The host of the hub that leads, whose status this is; `null` if none answers.
+    pub leader: Option<String>,
+    /// The host of the hub that was asked, if it follows.
+    pub follower: Option<String>,
 }
 
 impl Status {
@@ -197,6 +209,8 @@ pub struct Daemon {
 pub enum DaemonState {
     /// It pulls issues and starts attempts.
     Running,
+    /// It is a hub, and another one leads.
+    Following,
     /// It starts no new attempts, and exits when the running ones have ended.
     Draining,
     /// It is stopping the running attempts.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use vik_base::report::{ErrorCode, Failure};
-use vik_control::http::RemoteSessions;
+use vik_control::http::{ForwardedRequests, RemoteSessions, Standing};
 use vik_core::changes::Stored;
 use vik_core::ids::IssueId;
 use vik_core::worker::Workers;
@@ -18,6 +18,9 @@ use vik_workflow::LoadedWorkflow;
 
 /// Stores decisions and runs attempts: on this machine, or on several.
 pub trait Engine: Send {
+    /// Returns the host of this process, as other hubs know it; `None` if no other process can lead.
+    fn host(&self) -> Option<&str>;
+
     /// Waits until this process may decide, which may take for ever.
     ///
     /// # Errors
@@ -34,6 +37,10 @@ pub struct DaemonContext {
     pub open_files: OpenFiles,
     /// The daemon ends when no work is left.
     pub once: bool,
+    /// Receives the way to the hub that leads, once this process follows it.
+    pub standing: watch::Sender<Standing>,
+    /// Executes the requests that other hubs pass on.
+    pub forwarded: ForwardedRequests,
 }
 
 /// What the loop of a daemon uses from the time on when it may decide.
@@ -60,13 +67,17 @@ pub(crate) struct LocalEngine {
 }
 
 impl Engine for LocalEngine {
+    fn host(&self) -> Option<&str> {
+        None
+    }
+
     fn lead(self: Box<Self>, daemon: DaemonContext) -> Task<Result<Lead, Failure>> {
         let DaemonContext {
             host,
             loaded,
             orphan_grace,
             open_files,
-            once: _,
+            ..
         } = daemon;
         let issues_with_workspace = match vik_workspace::list(&host.layout) {
             Ok(issues) => issues,

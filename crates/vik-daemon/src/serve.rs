@@ -1,5 +1,6 @@
 //! The life of a daemon, detached or in the foreground.
 
+mod follow;
 mod start;
 
 use std::collections::HashSet;
@@ -10,25 +11,23 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
-use vik_api::ApiView;
+use vik_api::{ApiView, HubView};
 use vik_base::report::{self, ErrorCode, Exit, Failure, chain};
-use vik_control::http::{Feed, HttpServer, Identify, Keys, Metrics, Reporter, Setup as Http, Tcp};
-use vik_control::{ControlContext, ControlServer};
+use vik_control::ControlContext;
+use vik_control::http::{Feed, HttpServer, Identify, Keys, Metrics, Reporter, Setup as Http, Standing, Tcp};
 use vik_core::changes::Stored;
 use vik_core::ids::IssueId;
-use vik_core::worker::Workers;
 use vik_orchestrator::service_state;
 use vik_orchestrator::signals::Signals;
 use vik_orchestrator::{
     CommitFailure, CommitLog, LocalEffects, Observer, OpenFiles, Options, Orchestrator, RunSummary, Setup,
     StatusSources,
 };
-use vik_proc::ProcessId;
 use vik_session::host::SHIM_MARK;
 use vik_store::{AttemptRecord, Ledger};
 use vik_workflow::{LoadedWorkflow, Watch};
 
-use super::instance::{Instance, InstanceInfo};
+use super::instance::InstanceInfo;
 use super::{Ready, recover};
 use crate::engine::{DaemonContext, Engine, Lead};
 use crate::logging::{self, Console};
@@ -36,6 +35,7 @@ use crate::notify::Notifiers;
 use crate::schedule::{self, Schedule};
 use crate::webhooks::{self, Webhooks};
 
+use self::follow::{Following, follow, stopped_by_signal};
 pub use self::start::{Home, host};
 pub(crate) use self::start::{lock_home, open_ledger};
 
@@ -185,7 +185,7 @@ impl Daemon {
         vik_proc::set_non_dumpable();
         let open_files = OpenFiles::new(vik_proc::raise_file_limit());
         vik_proc::adopt_orphans();
-        let (asks, receiver) = mpsc::channel(64);
+        let (asks, mut receiver) = mpsc::channel(64);
         let orphan_grace = if ready.is_some() {
             DETACHED_GRACE
         } else {
@@ -193,31 +193,6 @@ impl Daemon {
         };
         let watch =
             Watch::start(serve.loaded.clone()).map_err(|error| fail("cannot watch the workflow", &error))?;
-        let lead = engine.lead(DaemonContext {
-            host: Arc::clone(&self.home.host),
-            loaded: serve.loaded.clone(),
-            orphan_grace,
-            open_files,
-            once: serve.options.once,
-        });
-        let Lead {
-            stored,
-            commit_log,
-            history,
-            workspaces: workspace_effects,
-            issues_with_workspace: workspaces,
-            remote_sessions,
-            workers,
-            release,
-        } = tokio::select! {
-            lead = lead => lead?,
-            interrupted = signals.stopped() => {
-                let mut summary = RunSummary::default();
-                (summary.stopped, summary.interrupted) = (true, interrupted);
-                return Ok(summary);
-            }
-        };
-        let stored = with_workspaces(stored, &*commit_log, &workspaces).await?;
         // With `--once`, only the options of the command line open ports.
         let has_triggers = !serve.options.once;
         let http = &serve.loaded.workflow.http;
@@ -231,6 +206,97 @@ impl Daemon {
         });
         let api = tcp.as_ref().map(Tcp::view);
         let (feed, metrics) = (Feed::default(), Metrics::default());
+        // The shims of an earlier daemon may still run, with their agents.
+        let inherited = vik_proc::sweep(SHIM_MARK, &self.home.host.instance, &[]);
+        self.home.host.agent_shims.add(inherited);
+        let (shims, layout) = (self.home.host.agent_shims.clone(), self.home.host.layout.clone());
+        let hub_host = engine.host().map(str::to_owned);
+        let hub_instance = hub_host.as_ref().map(|_| self.home.host.instance.clone());
+        let agents = Arc::new(move || {
+            let mut agents = shims.alive();
+            agents.extend(vik_session::taken_over::session_shims(&layout));
+            // Workers may run on the machine of a hub.
+            if let Some(instance) = &hub_instance {
+                agents.extend(vik_proc::sweep_others(SHIM_MARK, instance));
+            }
+            agents
+        });
+        let agents_for_tcp = Arc::clone(&agents);
+        // A process that has exited cannot be distinguished from an agent.
+        let refuse = Arc::new(move |peer: i32| vik_proc::descends_from(peer, &agents()) != Some(false));
+        let identify: Identify =
+            Arc::new(move |peer, local| vik_proc::tcp_peer(peer, local, &agents_for_tcp()));
+        let (standing, standings) = watch::channel(match hub_host {
+            Some(_) => Standing::Connecting,
+            None => Standing::alone(),
+        });
+        let http = HttpServer::start(Http {
+            layout: self.home.host.layout.clone(),
+            supervisor: self.home.host.supervisor.clone(),
+            standing: standings.clone(),
+            host: hub_host.as_deref().unwrap_or_default().into(),
+            asks: asks.clone(),
+            feed: feed.clone(),
+            metrics: metrics.clone(),
+            keys,
+            names: serve.loaded.workflow.http.names.clone(),
+            identify,
+            tcp,
+            max_clients: open_files.max_clients(),
+        })
+        .map_err(|error| fail("cannot serve HTTP", &error))?;
+        let context = ControlContext {
+            asks: asks.clone(),
+            refuse,
+            http: http.sockets(),
+        };
+        let lead = engine.lead(DaemonContext {
+            host: Arc::clone(&self.home.host),
+            loaded: serve.loaded.clone(),
+            orphan_grace,
+            open_files,
+            once: serve.options.once,
+            standing: standing.clone(),
+            forwarded: http.forwarded(),
+        });
+        // One that may have to follow accepts requests at once.
+        let server = match hub_host {
+            Some(_) => Some(self.open(context.clone(), api.as_ref(), serve.on_listening)?),
+            None => None,
+        };
+        let own_status = self.following_status(hub_host.as_deref());
+        let led = tokio::select! {
+            lead = lead => lead.map(Following::Leads),
+            ended = follow(&mut receiver, own_status) => Ok(Following::Ended(ended)),
+            failed = self.ready_to_follow(standings, ready) => Err(failed),
+            interrupted = signals.stopped() => Ok(Following::Ended(stopped_by_signal(interrupted))),
+        };
+        let Lead {
+            stored,
+            commit_log,
+            history,
+            workspaces: workspace_effects,
+            issues_with_workspace: workspaces,
+            remote_sessions,
+            workers,
+            release,
+        } = match led {
+            Ok(Following::Leads(lead)) => lead,
+            Ok(Following::Ended(summary)) => {
+                if let Some(server) = server {
+                    server.close().await;
+                }
+                return Ok(summary);
+            }
+            Err(failure) => {
+                // A hub that has not led left nothing to recover.
+                if server.is_some() {
+                    self.home.instance.close();
+                }
+                return Err(failure);
+            }
+        };
+        let stored = with_workspaces(stored, &*commit_log, &workspaces).await?;
         let notifiers = Notifiers::new(Arc::clone(&serve.loaded.workflow));
         let observer: Box<dyn Observer> = Box::new(notifiers.watcher(serve.observer));
         #[cfg(feature = "otlp")]
@@ -241,7 +307,6 @@ impl Daemon {
         let observer = Box::new(Reporter::new(feed.clone(), metrics.clone(), observer));
         let host = Arc::clone(&self.home.host);
         let effects = LocalEffects::new(host, history, &serve.loaded, workspace_effects, observer);
-        let known_workers = workers.clone();
         let orchestrator = Orchestrator::new(Setup {
             workflow,
             loaded_at: serve.loaded.loaded_at,
@@ -260,40 +325,12 @@ impl Daemon {
                 api: api.clone(),
                 notify: notifiers.health(),
                 webhooks: hooks.as_ref().map(Tcp::view),
+                hub: hub_host.map(|host| HubView {
+                    leader: Some(host),
+                    follower: None,
+                }),
             },
         });
-        // The shims of an earlier daemon may still run, with their agents.
-        let inherited = vik_proc::sweep(SHIM_MARK, &self.home.host.instance, &[]);
-        self.home.host.agent_shims.add(inherited);
-        let (shims, layout) = (self.home.host.agent_shims.clone(), self.home.host.layout.clone());
-        let agents = Arc::new(move || {
-            let mut agents = shims.alive();
-            agents.extend(vik_session::taken_over::session_shims(&layout));
-            if let Some(workers) = &known_workers {
-                agents.extend(shims_of_workers(layout.workflow_path(), &workers.borrow()));
-            }
-            agents
-        });
-        let agents_for_tcp = Arc::clone(&agents);
-        // A process that has exited cannot be distinguished from an agent.
-        let refuse = Arc::new(move |peer: i32| vik_proc::descends_from(peer, &agents()) != Some(false));
-        let identify: Identify =
-            Arc::new(move |peer, local| vik_proc::tcp_peer(peer, local, &agents_for_tcp()));
-        let socket = self.home.instance.dir().socket();
-        let http = HttpServer::start(Http {
-            layout: self.home.host.layout.clone(),
-            supervisor: self.home.host.supervisor.clone(),
-            remote_sessions,
-            asks: asks.clone(),
-            feed,
-            metrics: metrics.clone(),
-            keys,
-            names: http.names.clone(),
-            identify,
-            tcp,
-            max_clients: open_files.max_clients(),
-        })
-        .map_err(|error| fail("cannot serve HTTP", &error))?;
         let webhooks = hooks
             .map(|tcp| {
                 tracing::info!(address = %tcp.address(), "listening for webhooks");
@@ -311,26 +348,12 @@ impl Daemon {
             workflows,
             asks: asks.clone(),
         };
-        let context = ControlContext {
-            asks,
-            refuse,
-            http: http.sockets(),
+        let server = match server {
+            Some(server) => server,
+            None => self.open(context, api.as_ref(), serve.on_listening)?,
         };
-        let server = ControlServer::listen(&socket, context)
-            .map_err(|error| fail(&format!("cannot listen at {}", socket.display()), &error))?;
-        self.home
-            .instance
-            .announce(&self.info)
-            .map_err(|error| fail("cannot write instance.json", &error))?;
-        tracing::info!(version = self.info.version, workflow = %serve.loaded.path.display(), "ready");
-        if let Some(api) = &api {
-            tracing::info!(address = api.address, "serving HTTP");
-            (serve.on_listening)(api);
-        }
-        if let Some(ready) = ready.take() {
-            let log = self.home.host.layout.logs_dir().join("daemon.stderr.log");
-            ready.ready(&log).map_err(|error| fail("cannot detach", &error))?;
-        }
+        self.ready(ready)?;
+        standing.send_replace(Standing::Leading { remote_sessions });
         let retention = tokio::spawn(retain(
             self.home.host.layout.logs_dir(),
             serve.loaded.workflow.retention_days,
@@ -413,16 +436,6 @@ fn unreadable(failure: CommitFailure) -> Failure {
         CommitFailure::Storage(error) => Failure::from(&*error.cause),
         failure => stopped(&failure),
     }
-}
-
-/// Returns the shims of the workers of a workflow that run on this machine.
-fn shims_of_workers(workflow_path: &Path, workers: &Workers) -> Vec<ProcessId> {
-    workers
-        .iter()
-        .filter_map(|(worker, _)| Instance::of_worker(workflow_path, &worker.name).ok())
-        .filter(|instance| instance.dir().path().is_dir())
-        .flat_map(|instance| vik_proc::sweep(SHIM_MARK, &instance.name(), &[]))
-        .collect()
 }
 
 /// Returns the failure of a daemon whose decisions the log refuses.

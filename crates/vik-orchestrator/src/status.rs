@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use vik_api::{ApiView, Daemon, LedgerView, NotifierView, ParkedView, PullView, SCHEMA, Status};
+use vik_api::{ApiView, Daemon, HubView, LedgerView, NotifierView, ParkedView, PullView, SCHEMA, Status};
 use vik_base::report;
 use vik_core::ids::IssueId;
 use vik_core::machine::Phase;
@@ -53,6 +53,8 @@ pub struct StatusSources {
     pub notify: NotifierHealth,
     /// The address of the webhooks.
     pub webhooks: Option<ApiView>,
+    /// Which hub leads; `None` on one machine.
+    pub hub: Option<HubView>,
 }
 
 /// The parts of the loop that a status shows.
@@ -131,6 +133,7 @@ impl StatusSources {
             notify: self.notify.views(),
             webhooks: self.webhooks.clone(),
             retention: Some(parts.retention.view(workflow)),
+            hub: self.hub.clone(),
             workers: workers::views(scheduler.workers(), parts.attempts),
         }
     }

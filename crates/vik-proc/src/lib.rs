@@ -80,6 +80,6 @@ pub use supervise::{
     StdoutMode, Supervised, Supervisor, highest_file_limit, keep_files_private, raise_file_limit,
     read_exit_record, recover,
 };
-pub use sweep::{end_all, end_marked, sweep};
+pub use sweep::{end_all, end_marked, sweep, sweep_others};
 pub use tcp_peer::{TcpPeer, tcp_peer, tcp_peer_user};
 pub use terminal::Terminal;

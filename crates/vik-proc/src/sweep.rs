@@ -7,7 +7,7 @@ use nix::libc;
 
 use crate::identity::{ProcessId, ancestors};
 use crate::spec::{Graces, Mark};
-use crate::tree;
+use crate::{sys, tree};
 
 /// The time between two checks.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -21,6 +21,16 @@ pub fn sweep(name: &str, value: &str, except: &[i32]) -> Vec<ProcessId> {
         .into_iter()
         .filter(|process| !spared.contains(process) && !except.contains(&process.pid))
         .collect()
+}
+
+/// Returns every living process that was started with another value of this variable, except those that
+/// [`sweep`] leaves out. Only Linux supports this; other systems return an empty list.
+pub fn sweep_others(name: &str, value: &str) -> Vec<ProcessId> {
+    let spared = protected_processes();
+    let is_other = |pid| sys::mark_value(pid, name).is_some_and(|found| found != value);
+    let mut others = tree::living(is_other);
+    others.retain(|process| !spared.contains(process));
+    others
 }
 
 /// Returns this process and its ancestors.

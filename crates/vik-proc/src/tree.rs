@@ -130,10 +130,15 @@ fn parents_table() -> HashMap<i32, Vec<i32>> {
 /// one.
 pub(crate) fn marked(mark: &Mark) -> Vec<ProcessId> {
     let entry = format!("{}={}", mark.name, mark.value);
+    living(|pid| sys::environment_holds(pid, entry.as_bytes()))
+}
+
+/// Returns the living processes that are selected by their pid, except this one.
+pub(crate) fn living(is_selected: impl Fn(i32) -> bool) -> Vec<ProcessId> {
     let me = i32::try_from(std::process::id()).unwrap_or(0);
     sys::all_pids()
         .into_iter()
-        .filter(|&pid| pid != me && sys::environment_holds(pid, entry.as_bytes()))
+        .filter(|&pid| pid != me && is_selected(pid))
         .filter_map(|pid| sys::stat(pid).filter(|stat| !stat.dead).map(|stat| stat.id()))
         .collect()
 }

@@ -13,7 +13,7 @@ use vik_core::worker::WorkerName;
 
 use crate::names::Queue;
 use crate::request::{Recipient, RequestError, Requests};
-use crate::rpc::{Backoff, cancel_workflow, heartbeat_details, is_running, is_temporary, start_once};
+use crate::rpc::{Backoff, cancel_workflow, is_running, is_temporary, last_heartbeat, start_once};
 
 mod activities;
 mod outcome;
@@ -185,8 +185,9 @@ impl AttemptClient {
     ///
     /// Returns an error if there is no such attempt, or if the server does not answer.
     pub async fn updates(&self) -> Result<Option<String>, AttemptError> {
-        let details = heartbeat_details(&self.client, &self.workflow_id, activities::ATTEMPT);
-        details.await.map_err(interaction_error)
+        let heartbeat = last_heartbeat(&self.client, &self.workflow_id, activities::ATTEMPT).await;
+        let heartbeat = heartbeat.map_err(interaction_error)?;
+        Ok(heartbeat.map(|heartbeat| heartbeat.details))
     }
 
     /// Returns whether the attempt has not ended. While the server does not answer, it waits.

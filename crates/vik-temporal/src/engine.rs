@@ -9,6 +9,7 @@ use temporalio_client::{Client, Connection};
 use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
 use vik_base::report::{ErrorCode, Exit, Failure};
+use vik_control::http::Standing;
 use vik_core::worker::{Revision, WorkerName};
 use vik_core::workflow::{Temporal, Workflow};
 use vik_daemon::engine::{DaemonContext, Engine, Lead};
@@ -19,10 +20,11 @@ use vik_store::ledger::{LedgerError, Reader};
 use crate::attempt::Attempts;
 use crate::connect::{self, Secret};
 use crate::examination::{self, Examination};
+use crate::forward::RemoteLeader;
 use crate::hub::Hub;
 use crate::lead::{Leadership, lead_timeout};
 use crate::log::{Limits, Log};
-use crate::names::Queue;
+use crate::names::{Queue, host_in};
 use crate::outputs::{HubResponder, OutputService, SharedBooks};
 use crate::peer::{Peers, WorkerRequest};
 use crate::remote_folders::{RemoteFolders, WorkerSessions};
@@ -174,7 +176,7 @@ impl TemporalEngine {
         let log = Log::open(client.clone(), self.queue.clone(), Limits::default())
             .await
             .map_err(|error| failed("cannot open the shared log", &error))?;
-        let responder = Arc::new(HubResponder::default());
+        let responder = Arc::new(HubResponder::new(daemon.forwarded));
         let lead_timeout = lead_timeout(heartbeat_timeout);
         let hub = Hub::start(
             client.clone(),
@@ -192,6 +194,10 @@ impl TemporalEngine {
         let mut ledger = open_ledger(log, &service_dir, &mut leadership)
             .await
             .map_err(copy_failed)?;
+        let leading_hub = RemoteLeader::new(client.clone(), self.queue.clone());
+        daemon
+            .standing
+            .send_replace(Standing::Following(Arc::new(leading_hub)));
         tracing::info!("following: another hub may lead");
         tokio::select! {
             error = ledger.follow() => return Err(copy_failed(error)),
@@ -258,6 +264,10 @@ impl TemporalEngine {
 }
 
 impl Engine for TemporalEngine {
+    fn host(&self) -> Option<&str> {
+        Some(host_in(&self.identity))
+    }
+
     fn lead(self: Box<Self>, daemon: DaemonContext) -> Task<Result<Lead, Failure>> {
         Box::pin(self.wait_and_lead(daemon))
     }

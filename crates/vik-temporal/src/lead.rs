@@ -19,8 +19,8 @@ use temporalio_sdk::{
 use tokio::sync::watch;
 
 use crate::lease::{HeartbeatResult, Heartbeats};
-use crate::names::{HubId, Queue};
-use crate::rpc::heartbeat_details;
+use crate::names::{HubId, Queue, host_in};
+use crate::rpc::{LastHeartbeat, last_heartbeat};
 use vik_proc::{BootTime, Lease};
 use vik_session::host::millis;
 
@@ -125,12 +125,26 @@ impl Leadership {
 ///
 /// Returns an error if the server does not answer, or if the details cannot be read.
 pub async fn leader(client: &Client, queue: &Queue) -> Result<Option<HubId>, WorkflowInteractionError> {
-    let details = match heartbeat_details(client, &queue.hub(), LEAD_ACTIVITY).await {
+    Ok(leader_and_host(client, queue).await?.map(|(hub, _)| hub))
+}
+
+/// As [`leader`], with its host.
+///
+/// # Errors
+///
+/// As [`leader`].
+pub(crate) async fn leader_and_host(
+    client: &Client,
+    queue: &Queue,
+) -> Result<Option<(HubId, String)>, WorkflowInteractionError> {
+    let heartbeat = match last_heartbeat(client, &queue.hub(), LEAD_ACTIVITY).await {
         // The workflow is started by the first hub.
         Err(WorkflowInteractionError::NotFound(_)) => return Ok(None),
-        details => details?,
+        heartbeat => heartbeat?,
     };
-    Ok(details.and_then(|id| id.parse().ok()))
+    Ok(heartbeat.and_then(|LastHeartbeat { details, identity }| {
+        Some((details.parse().ok()?, host_in(&identity).to_owned()))
+    }))
 }
 
 /// Keeps one hub leading.

@@ -10,6 +10,7 @@ pub mod codec;
 pub mod connect;
 pub mod engine;
 pub mod examination;
+mod forward;
 pub mod hub;
 pub mod lead;
 mod lease;

@@ -151,6 +151,19 @@ impl Queue {
     }
 }
 
+/// Returns the name with which a hub presents itself to the server.
+pub fn hub_identity(host: &str, pid: u32) -> String {
+    format!("{HUB_PREFIX}{host} ({pid})")
+}
+
+/// Returns the host in the name of a hub, or any other name.
+pub(crate) fn host_in(identity: &str) -> &str {
+    let name = identity.strip_prefix(HUB_PREFIX).unwrap_or(identity);
+    name.rsplit_once(" (").map_or(name, |(host, _)| host)
+}
+
+const HUB_PREFIX: &str = "vik hub ";
+
 /// Returns the id of a segment beside the one with the id `segment`, or of the first one below the
 /// index `vik/QUEUE/log`.
 pub(crate) fn sibling_segment(segment: &str, number: u64) -> String {

@@ -34,7 +34,7 @@ use crate::shared_ledger::LeadingLedger;
 mod responder;
 mod worker;
 
-pub(crate) use responder::{HubRequest, HubResponder};
+pub(crate) use responder::{ApiResponse, HubRequest, HubResponder};
 pub(crate) use worker::RemoteHub;
 
 /// Where a hub keeps the books of outputs.

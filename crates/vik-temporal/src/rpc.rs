@@ -143,18 +143,25 @@ pub(crate) async fn history_page(
     Ok(response.await?.into_inner())
 }
 
-/// Returns the details of the latest heartbeat of an activity, by the type of the activity, or `None`
-/// if it does not run or has sent none.
+/// The latest heartbeat of an activity.
+pub(crate) struct LastHeartbeat {
+    pub(crate) details: String,
+    /// The name of the process that sent it.
+    pub(crate) identity: String,
+}
+
+/// Returns the latest heartbeat of an activity, by the type of the activity, or `None` if it does not
+/// run or has sent none.
 ///
 /// # Errors
 ///
 /// Returns an error if there is no such workflow, if the server does not answer, or if the details
 /// cannot be read.
-pub(crate) async fn heartbeat_details(
+pub(crate) async fn last_heartbeat(
     client: &Client,
     workflow_id: &str,
     activity_type: &str,
-) -> Result<Option<String>, WorkflowInteractionError> {
+) -> Result<Option<LastHeartbeat>, WorkflowInteractionError> {
     let options = WorkflowDescribeOptions::builder()
         .rpc_options(once(REQUEST_TIMEOUT))
         .build();
@@ -165,7 +172,10 @@ pub(crate) async fn heartbeat_details(
         kind.is_some_and(|kind| kind.name == activity_type)
     };
     let activity = described.pending_activities.into_iter().find(is_wanted);
-    let details = activity.and_then(|activity| activity.heartbeat_details);
+    let Some(activity) = activity else {
+        return Ok(None);
+    };
+    let details = activity.heartbeat_details;
     let Some(details) = details.and_then(|details| details.payloads.into_iter().next()) else {
         return Ok(None);
     };
@@ -173,7 +183,10 @@ pub(crate) async fn heartbeat_details(
     let converter = client.data_converter().payload_converter();
     let data = SerializationContextData::Workflow(WorkflowSerializationContext::new());
     let context = SerializationContext::new(&data, converter);
-    Ok(Some(converter.from_payload(&context, details)?))
+    Ok(Some(LastHeartbeat {
+        details: converter.from_payload(&context, details)?,
+        identity: activity.last_worker_identity,
+    }))
 }
 
 /// Returns whether a workflow runs. While the server does not answer, the request is repeated.

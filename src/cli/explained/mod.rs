@@ -20,7 +20,7 @@ use vik_core::time::{Mono, Now};
 use vik_core::workflow::Workflow;
 use vik_store::ledger::Reader;
 
-use vik_base::report::{Exit, Failure, one_line};
+use vik_base::report::{ErrorCode, Exit, Failure, one_line};
 use vik_daemon::{Instance, Presence};
 use vik_orchestrator::api_view;
 use vik_workflow::WorkflowFile;
@@ -82,6 +82,8 @@ fn ask(path: &Path, issue: &IssueId) -> Result<Option<Explained>, Failure> {
             Ok(Some(explained))
         }
         Err(failure) if failure.exit == Exit::NotFound => Err(unknown(path, issue)),
+        // The ledger of a hub that follows does not have what waits.
+        Err(failure) if failure.code() == ErrorCode::NoLeader.as_str() => Err(failure),
         Ok(None) | Err(_) => Ok(None),
     }
 }

@@ -58,12 +58,15 @@ impl RemoteLogs {
     /// machine.
     ///
     /// # Errors
-    /// If a temporary folder cannot be created.
+    /// If a temporary folder cannot be created, or if the hub follows and none leads.
     pub(super) fn find(workflow: &Path, home: &Path) -> Result<Option<Self>, Failure> {
         let Ok((instance, info)) = client::find(workflow) else {
             return Ok(None);
         };
-        let status = client::status(&instance, &info).ok().flatten();
+        let status = match client::status(&instance, &info) {
+            Err(failure) if failure.code() == ErrorCode::NoLeader.as_str() => return Err(failure),
+            status => status.ok().flatten(),
+        };
         if status.is_none_or(|status| status.workers.is_empty()) {
             return Ok(None);
         }

@@ -15,7 +15,7 @@ use vik_api::{Daemon, DaemonState, Status};
 
 pub use text::text;
 
-use vik_base::report::{Exit, Failure, stdout_width, table};
+use vik_base::report::{ErrorCode, Exit, Failure, stdout_width, table};
 use vik_daemon::{Instance, InstanceInfo, Presence};
 use vik_workflow::absolute;
 
@@ -104,7 +104,13 @@ fn all(args: &StatusArgs) -> CliResult {
         };
         match status_of(&instance, &info.workflow_path) {
             Ok(status) => found.push(status),
-            Err(_) => found.push(absent(DaemonState::Dead, Some(&info), &info.workflow_path)),
+            Err(failure) => {
+                let state = match failure.code() == ErrorCode::NoLeader.as_str() {
+                    true => DaemonState::Following,
+                    false => DaemonState::Dead,
+                };
+                found.push(absent(state, Some(&info), &info.workflow_path));
+            }
         }
     }
     found.sort_by(|a, b| a.daemon.workflow_path.cmp(&b.daemon.workflow_path));
@@ -136,6 +142,7 @@ fn all(args: &StatusArgs) -> CliResult {
 fn state(state: DaemonState) -> &'static str {
     match state {
         DaemonState::Running => "running",
+        DaemonState::Following => "following",
         DaemonState::Draining => "draining",
         DaemonState::Stopping => "stopping",
         DaemonState::NotRunning => "not running",

@@ -2,7 +2,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use vik_api::{
-    ApiView, ApprovalView, ContextView, DaemonState, LimitView, QuestionView, RetentionView, SCHEMA,
+    ApiView, ApprovalView, ContextView, DaemonState, HubView, LimitView, QuestionView, RetentionView, SCHEMA,
     SessionView, SpendView, Status, StoppingView, WaitingView, WaitsForView,
 };
 use vik_core::approval::{Call, Gate, OnTimeout, Request};
@@ -321,4 +321,21 @@ fn issues_that_wait_for_one_cause_share_a_row() {
         rows[1].starts_with("10  ") && rows[2].starts_with("11  "),
         "{text}"
     );
+}
+
+#[test]
+fn hub_that_leads_is_named_on_itself_and_on_its_followers() {
+    let mut status = eventful();
+    let mut shown = |follower: Option<&str>| {
+        status.hub = Some(HubView {
+            leader: Some("build-1\u{1b}[2J".to_owned()),
+            follower: follower.map(str::to_owned),
+        });
+        let json = serde_json::to_value(&status).unwrap()["hub"].to_string();
+        let text = text(&status, now(), 80);
+        let line = text.lines().find(|line| line.starts_with("hub ")).unwrap();
+        format!("{line}\n{json}")
+    };
+    insta::assert_snapshot!("hub_leads", shown(None));
+    insta::assert_snapshot!("hub_follows", shown(Some("build-2")));
 }

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use vik_api::{
-    ApprovalView, DayView, ParkedView, PullView, QuestionView, SessionView, SpendView, Status, WaitingView,
-    WorkerView, WorkflowView,
+    ApprovalView, DayView, HubView, ParkedView, PullView, QuestionView, SessionView, SpendView, Status,
+    WaitingView, WorkerView, WorkflowView,
 };
 use vik_base::report::{
     NARROW, ago, columns, cost, count, date_time, elapsed_suffix, fitted_table, label, one_line, short,
@@ -67,10 +67,26 @@ fn head(status: &Status, now: Timestamp, width: usize) -> String {
     let mut out = String::new();
     push_wrapped(&mut out, &summary, width);
     let _ = writeln!(out, "workflow {}", daemon.workflow_path.display());
+    if let Some(hub) = &status.hub {
+        push_wrapped(&mut out, &leading_hub(hub), width);
+    }
     for line in pull.lines() {
         push_wrapped(&mut out, line, width);
     }
     out
+}
+
+/// Returns which hub leads, and which one follows it and was asked.
+fn leading_hub(hub: &HubView) -> String {
+    let host = |host: &str| one_line(host, 60);
+    let leader = match &hub.leader {
+        Some(leader) => format!("{} leads", host(leader)),
+        None => "none leads".to_owned(),
+    };
+    match &hub.follower {
+        Some(follower) => format!("hub {leader}; this one, on {}, follows", host(follower)),
+        None => format!("hub {leader}"),
+    }
 }
 
 fn last_pull(pull: Option<&PullView>, failed_in_a_row: u64, now: Timestamp) -> String {

@@ -170,6 +170,8 @@ codes! {
     NoDashboard = "no_dashboard",
     /// This build of vik does not include the engine of the workflow.
     NoEngine = "no_engine",
+    /// No hub leads now, or it does not answer; nothing was carried out.
+    NoLeader = "no_leader",
     /// The issue has no open question, or not the one that was named.
     NoQuestion = "no_question",
     /// No session matches.
@@ -186,6 +188,8 @@ codes! {
     Notify = "notify",
     /// The request comes from another website.
     Origin = "origin",
+    /// A request was passed on to the hub that leads, and it is not known whether it was carried out.
+    OutcomeUnknown = "outcome_unknown",
     /// The daemon is stopping, but the command runs in one of its hooks and cannot wait for it.
     OwnDaemon = "own_daemon",
     /// The daemon speaks another version of the control protocol.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
-use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::sync::{Mutex, mpsc, oneshot, watch};
 use vik_api::{Action, ApiView, Status, Steered};
 use vik_base::report::{ErrorCode, Failure};
 use vik_core::ids::IssueId;
@@ -20,7 +20,8 @@ use super::feed::Feed;
 use super::keys::Keys;
 use super::logs::Logs;
 use super::metrics::Metrics;
-use super::remote_sessions::{RemoteAttempt, RemoteSessions, SessionPart};
+use super::remote_sessions::{RemoteAttempt, SessionPart};
+use super::standing::Standing;
 use super::{Setup, Tcp};
 use crate::diff;
 
@@ -40,7 +41,10 @@ pub struct Daemon {
     pub(super) layout: Layout,
     pub(super) supervisor: Supervisor,
     pub(super) logs: Logs,
-    remote_sessions: Option<Arc<dyn RemoteSessions>>,
+    /// Which hub answers requests.
+    pub(super) standing: watch::Receiver<Standing>,
+    /// The host of this process.
+    pub(super) host: Arc<str>,
     pub(super) feed: Feed,
     pub(super) keys: Arc<Keys>,
     pub(super) metrics: Metrics,
@@ -56,7 +60,8 @@ impl Daemon {
             layout: setup.layout.clone(),
             supervisor: setup.supervisor.clone(),
             logs: Logs::default(),
-            remote_sessions: setup.remote_sessions.clone(),
+            standing: setup.standing.clone(),
+            host: Arc::clone(&setup.host),
             feed: setup.feed.clone(),
             keys: Arc::clone(&setup.keys),
             metrics: setup.metrics.clone(),
@@ -171,7 +176,10 @@ impl Daemon {
         attempt: &RemoteAttempt,
         part: SessionPart,
     ) -> Result<T, Refusal> {
-        let sessions = self.remote_sessions.as_deref();
+        let sessions = match &*self.standing.borrow() {
+            Standing::Leading { remote_sessions } => remote_sessions.clone(),
+            Standing::Connecting | Standing::Following(_) => None,
+        };
         let sessions = sessions.ok_or_else(|| {
             let message = format!(
                 "the session is on the worker `{}`, which only a hub can reach",
@@ -179,7 +187,7 @@ impl Daemon {
             );
             Refusal::unavailable(ErrorCode::Logs, &message)
         })?;
-        Ok(attempt.read(sessions, part).await?)
+        Ok(attempt.read(&*sessions, part).await?)
     }
 
     /// Discards the shared status.

@@ -9,13 +9,40 @@ use vik_orchestrator::{Observer, Progress};
 
 use super::daemon::Daemon;
 use super::feed::Feed;
+use super::forward::{self, LeadingHub};
 use super::metrics::Metrics;
+use super::standing::Standing;
 
 /// The interval at which sessions are checked while the feed has readers.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
+/// The same for a hub that follows: each check is a request to the hub that leads.
+const FOLLOWING_POLL_INTERVAL: Duration = Duration::from_secs(2);
+
 /// Publishes changes of the sessions and of the daemon's state. Never returns.
 pub async fn publish_session_changes(feed: &Feed, daemon: &Daemon) {
+    let mut standings = daemon.standing.clone();
+    loop {
+        let standing = standings.borrow_and_update().clone();
+        let published = async {
+            match standing {
+                Standing::Connecting => std::future::pending().await,
+                Standing::Following(leader) => publish_changes_of_leader(feed, daemon, &*leader).await,
+                Standing::Leading { .. } => publish_own_changes(feed, daemon).await,
+            }
+        };
+        tokio::select! {
+            () = published => {}
+            changed = standings.changed() => match changed {
+                // What readers have may be out of date.
+                Ok(()) => feed.publish(Fact::Reset),
+                Err(_) => publish_own_changes(feed, daemon).await,
+            },
+        }
+    }
+}
+
+async fn publish_own_changes(feed: &Feed, daemon: &Daemon) {
     let mut diff = StatusDiff::default();
     loop {
         tokio::time::sleep(POLL_INTERVAL).await;
@@ -27,6 +54,52 @@ pub async fn publish_session_changes(feed: &Feed, daemon: &Daemon) {
             }
         }
     }
+}
+
+async fn publish_changes_of_leader(feed: &Feed, daemon: &Daemon, leader: &dyn LeadingHub) {
+    let mut diff = StatusDiff::default();
+    let mut issues = None;
+    loop {
+        tokio::time::sleep(FOLLOWING_POLL_INTERVAL).await;
+        if feed.readers() > 0
+            && let Some(status) = forward::state(daemon, leader).await
+        {
+            for fact in diff.update(&status) {
+                feed.publish(fact);
+            }
+            // The loop of the hub that leads would publish what happened to each issue.
+            let current = issues_of(&status);
+            if issues
+                .replace(current.clone())
+                .is_some_and(|seen| seen != current)
+            {
+                feed.publish(Fact::Reset);
+            }
+        }
+    }
+}
+
+/// Returns what a status has of the issues, apart from what its running attempts do.
+fn issues_of(status: &Status) -> String {
+    let sessions: Vec<_> = status
+        .sessions
+        .iter()
+        .map(|session| &session.session_id)
+        .collect();
+    let approvals: Vec<_> = status
+        .approvals
+        .iter()
+        .map(|approval| &approval.request.id)
+        .collect();
+    let parked: Vec<_> = status.parked.iter().map(|parked| &parked.run_id).collect();
+    let waiting: Vec<_> = status
+        .waiting
+        .iter()
+        .map(|waiting| (&waiting.issue_id, &waiting.stage, &waiting.reason))
+        .collect();
+    let questions = status.questions.len();
+    let issues = status.last_pull.as_ref().map(|pull| (pull.ok, pull.issues));
+    format!("{sessions:?} {approvals:?} {parked:?} {waiting:?} {questions} {issues:?}")
 }
 
 /// The last published state of the sessions.

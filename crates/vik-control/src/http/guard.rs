@@ -69,7 +69,8 @@ pub async fn guard(State(admission): State<Arc<Admission>>, mut request: Request
                 }
             }
         }
-        None => {
+        // Those have no connection, and no guard.
+        Some(Transport::Forwarded(_)) | None => {
             return Refusal::new(StatusCode::FORBIDDEN, ErrorCode::Refused, "unknown origin").into_response();
         }
     };

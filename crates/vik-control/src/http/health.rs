@@ -27,6 +27,8 @@ pub async fn healthz(State(daemon): State<Arc<Daemon>>) -> HttpResponse {
 pub async fn readyz(State(daemon): State<Arc<Daemon>>) -> HttpResponse {
     let why = match daemon.status().await {
         Err(_) => Some("the main loop of the daemon does not respond".to_owned()),
+        // The hub that leads pulls.
+        Ok(status) if status.daemon.state == DaemonState::Following => None,
         Ok(status) if status.daemon.state != DaemonState::Running => {
             Some("the daemon is shutting down".to_owned())
         }

@@ -9,6 +9,7 @@ mod daemon;
 mod event_filter;
 mod facts;
 mod feed;
+mod forward;
 mod guard;
 mod health;
 mod keys;
@@ -28,6 +29,7 @@ mod session_files;
 mod sessions;
 mod sign_ins;
 mod signing;
+mod standing;
 mod tcp;
 mod thread;
 mod transport;
@@ -41,7 +43,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use vik_api::ApiView;
 use vik_orchestrator::ControlRequest;
@@ -50,6 +52,9 @@ use vik_workspace::Layout;
 pub use event_filter::EventFilter;
 pub use facts::Reporter;
 pub use feed::Feed;
+pub use forward::{
+    Follower, ForwardError, ForwardedRequest, ForwardedRequests, ForwardedResponse, LeadingHub,
+};
 pub use keys::{KeyError, Keys};
 pub use keys::{constant_time_eq, unhex};
 pub use listener::{connections, refuse_agent};
@@ -58,6 +63,7 @@ pub use metrics::Metrics;
 pub use openapi::openapi;
 pub use remote_sessions::{RemoteSessions, SessionPart, SessionReader, SessionRequest};
 pub use session_files::EventsRequest;
+pub use standing::Standing;
 pub use tcp::{Identify, LogLimit};
 pub use thread::ServerThread;
 
@@ -107,8 +113,10 @@ pub struct Setup {
     pub layout: Layout,
     /// Runs git in workspaces.
     pub supervisor: vik_proc::Supervisor,
-    /// Reads the files of attempts on workers; `None` if attempts run on this machine.
-    pub remote_sessions: Option<Arc<dyn RemoteSessions>>,
+    /// Which hub answers requests, as it changes.
+    pub standing: watch::Receiver<Standing>,
+    /// The host of this process, for other hubs.
+    pub host: Arc<str>,
     /// Requests to the daemon's loop.
     pub asks: mpsc::Sender<ControlRequest>,
     pub feed: Feed,
@@ -129,6 +137,7 @@ pub struct Setup {
 pub struct HttpServer {
     _thread: ServerThread,
     sockets: mpsc::UnboundedSender<(UnixStream, i32)>,
+    forwarded: ForwardedRequests,
 }
 
 impl HttpServer {
@@ -138,10 +147,12 @@ impl HttpServer {
     /// When the thread or the runtime cannot be created.
     pub fn start(setup: Setup) -> io::Result<Self> {
         let (sockets, receiver) = mpsc::unbounded_channel();
-        let serve = |stop| serve(setup, receiver, stop);
+        let (forwarded, requests) = forward::channel();
+        let serve = |stop| serve(setup, receiver, requests, stop);
         Ok(Self {
             _thread: ServerThread::start("http", "the HTTP API", 4, serve)?,
             sockets,
+            forwarded,
         })
     }
 
@@ -150,9 +161,19 @@ impl HttpServer {
     pub fn sockets(&self) -> mpsc::UnboundedSender<(UnixStream, i32)> {
         self.sockets.clone()
     }
+
+    /// Returns the channel for the requests that other hubs pass on.
+    pub fn forwarded(&self) -> ForwardedRequests {
+        self.forwarded.clone()
+    }
 }
 
-async fn serve(setup: Setup, sockets: mpsc::UnboundedReceiver<(UnixStream, i32)>, stop: CancellationToken) {
+async fn serve(
+    setup: Setup,
+    sockets: mpsc::UnboundedReceiver<(UnixStream, i32)>,
+    forwarded: forward::Receiver,
+    stop: CancellationToken,
+) {
     let daemon = Arc::new(Daemon::new(&setup));
     let Setup {
         feed,
@@ -164,6 +185,7 @@ async fn serve(setup: Setup, sockets: mpsc::UnboundedReceiver<(UnixStream, i32)>
         ..
     } = setup;
     let app = routes::router(Arc::clone(&daemon));
+    let forwarded = forwarded.serve(app.clone(), Arc::clone(&daemon));
     // A slow status response of the daemon's loop must not delay the readers.
     let published = async {
         tokio::join!(feed.run(), facts::publish_session_changes(&feed, &daemon));
@@ -177,6 +199,7 @@ async fn serve(setup: Setup, sockets: mpsc::UnboundedReceiver<(UnixStream, i32)>
     );
     tokio::select! {
         () = published => {}
+        () = forwarded => {}
         () = context.open(tcp, sockets) => {}
         () = stop.cancelled() => {}
     }

@@ -24,10 +24,10 @@ use crate::{diff, history};
 /// The maximum number of decisions in the explanation of an issue.
 const DECISIONS: u32 = 200;
 
-/// Returns the status. A client of the control socket gets the current one: a script that runs
+/// Returns the status. A client of the control socket, also of another hub, gets the current one: a script that runs
 /// `vik status` after an event relies on its effect.
 async fn status_for(daemon: &Daemon, transport: &Transport) -> Result<Arc<Status>, Refusal> {
-    if matches!(transport, Transport::Socket { .. }) {
+    if !matches!(transport, Transport::Tcp(_)) {
         daemon.forget_status().await;
     }
     daemon.status().await
@@ -37,7 +37,11 @@ pub async fn state(
     State(daemon): State<Arc<Daemon>>,
     Extension(transport): Extension<Transport>,
 ) -> Answer<Status> {
-    Ok(Json((*status_for(&daemon, &transport).await?).clone()))
+    let mut status = (*status_for(&daemon, &transport).await?).clone();
+    if let Transport::Forwarded(follower) = transport {
+        follower.add_to(&mut status);
+    }
+    Ok(Json(status))
 }
 
 /// A page of a list.

@@ -1,6 +1,7 @@
 //! One path of the API.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::http::{Method, StatusCode};
 use axum::routing::MethodRouter;
@@ -8,6 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use vik_api::Steered;
 
 use super::daemon::Daemon;
+use super::forward;
 
 /// Generates the schema of a type for the OpenAPI document.
 pub type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
@@ -27,6 +29,15 @@ pub enum ResponseBody {
     Text(&'static str),
 }
 
+/// Which hub answers the requests for a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answers {
+    /// The one that leads, to which the others pass them on, within this time.
+    Leader(Duration),
+    /// The one that receives them: they concern its own process.
+    Receiver,
+}
+
 pub struct Route {
     /// The path below `/api/v1`.
     pub path: &'static str,
@@ -40,6 +51,8 @@ pub struct Route {
     pub needs_token: bool,
     /// Whether another path has replaced this one.
     pub is_deprecated: bool,
+    /// Which hub of a workflow on several machines answers.
+    pub answers: Answers,
     /// The status of a success.
     pub success: StatusCode,
     pub handler: MethodRouter<Arc<Daemon>>,
@@ -62,6 +75,7 @@ impl Route {
             names_item: path.contains('{'),
             needs_token: true,
             is_deprecated: false,
+            answers: Answers::Leader(forward::USUAL_TIMEOUT),
             success: StatusCode::OK,
             handler,
         }
@@ -99,6 +113,18 @@ impl Route {
 
     pub fn gives(mut self, gives: ResponseBody) -> Self {
         self.response = gives;
+        self
+    }
+
+    /// Makes the hub that receives a request answer it, even if it follows.
+    pub fn local(mut self) -> Self {
+        self.answers = Answers::Receiver;
+        self
+    }
+
+    /// Lets the hub that leads take longer than usual.
+    pub fn within(mut self, timeout: Duration) -> Self {
+        self.answers = Answers::Leader(timeout);
         self
     }
 

@@ -16,6 +16,7 @@ use vik_base::report::ErrorCode;
 
 use super::answer::{EmptyBody, Refusal};
 use super::daemon::Daemon;
+use super::forward;
 use super::openapi::openapi;
 use super::read::{self, IssuesQuery, PastQuery, RunsQuery};
 use super::report::{self, ReportQuery};
@@ -26,6 +27,9 @@ use super::{health, metrics, pages, signing, verbs};
 
 /// The maximum size of a request body, in bytes.
 const MAX_BODY: usize = 64 * 1024;
+
+/// The prefix of the paths of the API, which handlers do not see.
+pub const API: &str = "/api/v1";
 
 pub fn routes() -> Vec<Route> {
     vec![
@@ -53,7 +57,8 @@ pub fn routes() -> Vec<Route> {
             "Compare the branch of an issue with the commit at which it began",
             json::<DiffView>(),
             get(read::diff),
-        ),
+        )
+        .within(forward::DIFF_TIMEOUT),
         Route::get(
             "/sessions/{id}",
             "Show one attempt: its issue, result, prompt and scripts",
@@ -79,7 +84,8 @@ pub fn routes() -> Vec<Route> {
             "Show what an attempt changed, and its commits",
             json::<DiffView>(),
             get(sessions::diff),
-        ),
+        )
+        .within(forward::DIFF_TIMEOUT),
         Route::get(
             "/runs",
             "List runs and their attempts, latest first",
@@ -125,7 +131,8 @@ pub fn routes() -> Vec<Route> {
             "Stream events as they happen; supports `Last-Event-ID`",
             ResponseBody::Events(schema_of::<FeedEvent>),
             get(read::events),
-        ),
+        )
+        .local(),
         verbs::refresh::route(),
         verbs::pause::route(),
         verbs::resume::route(),
@@ -149,12 +156,14 @@ pub fn routes() -> Vec<Route> {
             "Create a link that opens the dashboard once; on the control socket only",
             post(signing::link),
         )
+        .local()
         .gives(json::<Link>()),
         Route::post::<SignIn>(
             "/sign-in",
             "Exchange the code of a sign-in link for a browser token",
             post(signing::sign_in),
         )
+        .local()
         .gives(json::<SignedIn>())
         .for_anybody(),
         Route::get(
@@ -162,55 +171,63 @@ pub fn routes() -> Vec<Route> {
             "List the signed-in browsers, last used first",
             json::<SignInsPage>(),
             get(signing::list),
-        ),
+        )
+        .local(),
         Route::post::<EmptyBody>(
             "/sign-ins/{id}/revoke",
             "Sign out a browser and close its event streams",
             post(signing::revoke),
-        ),
+        )
+        .local(),
         Route::post::<EmptyBody>(
             "/sign-ins/revoke",
             "Sign out all browsers; on the control socket only",
             post(signing::revoke_all),
-        ),
+        )
+        .local(),
         Route::get(
             "/healthz",
             "Check that the daemon responds and can write its ledger",
             ResponseBody::Health(schema_of::<Health>),
             get(health::healthz),
-        ),
+        )
+        .local(),
         Route::get(
             "/readyz",
             "Check that the daemon accepts work: the age of the last successful pull",
             ResponseBody::Health(schema_of::<Health>),
             get(health::readyz),
-        ),
+        )
+        .local(),
         Route::get(
             "/metrics",
             "Metrics for Prometheus",
             ResponseBody::Text(metrics::TEXT_FORMAT),
             get(health::metrics),
-        ),
+        )
+        .local(),
         Route::get(
             "/openapi.json",
             "Return this document",
             json::<serde_json::Map<String, serde_json::Value>>(),
             get(async || axum::Json(openapi())),
-        ),
+        )
+        .local(),
     ]
 }
 
 /// Builds the router of the API and of the dashboard.
 pub fn router(daemon: Arc<Daemon>) -> Router {
     let api = routes().into_iter().fold(Router::new(), |router, route| {
-        router.route(route.path, route.handler)
+        let handler = forward::layer(route.handler, route.answers, &daemon);
+        router.route(route.path, handler)
     });
     let pages = pages::PAGES.into_iter().fold(Router::new(), |router, path| {
         router.route(path, get(pages::index))
     });
     Router::new()
         .merge(pages)
-        .nest("/api/v1", api)
+        .nest(API, api)
         // The default paths of scrapers and probes.
         .route("/metrics", get(health::metrics))
         .route("/healthz", get(health::healthz))

@@ -11,6 +11,8 @@ use vik_workspace::Layout;
 
 use super::*;
 
+mod forward;
+
 /// An API server without a daemon.
 struct Served {
     _folder: tempfile::TempDir,
@@ -18,7 +20,7 @@ struct Served {
     feed: Feed,
     keys: Arc<Keys>,
     address: String,
-    _asks: mpsc::Receiver<ControlRequest>,
+    asks: mpsc::Receiver<ControlRequest>,
 }
 
 const TOKEN: &str = "a-token-for-a-test";
@@ -30,6 +32,10 @@ impl Served {
 
     /// Starts an API whose connections all seem to come from this peer.
     fn with_peer(peer: vik_proc::TcpPeer) -> Self {
+        Self::start(peer, watch::channel(Standing::alone()).1)
+    }
+
+    fn start(peer: vik_proc::TcpPeer, standing: watch::Receiver<Standing>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let workflow = folder.path().join("workflow.yml");
         std::fs::write(&workflow, "").unwrap();
@@ -42,7 +48,8 @@ impl Served {
         let feed = Feed::default();
         let keys = Arc::new(Keys::new(TOKEN.to_owned()));
         let server = HttpServer::start(Setup {
-            remote_sessions: None,
+            standing,
+            host: "here".into(),
             layout: Layout::resolve(&workflow, &root).unwrap(),
             supervisor: vik_proc::Supervisor::this_program().unwrap(),
             asks,
@@ -61,7 +68,7 @@ impl Served {
             feed,
             keys,
             address,
-            _asks: receiver,
+            asks: receiver,
         }
     }
 

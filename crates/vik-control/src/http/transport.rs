@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 use vik_base::report::ErrorCode;
 
 use super::answer::Refusal;
+use super::forward::Follower;
 use super::tcp::TcpConnection;
 
 /// How a request reached the daemon.
@@ -17,6 +18,8 @@ pub enum Transport {
         /// The process id of the client.
         pid: i32,
     },
+    /// Another hub passed it on, and has checked who sends it.
+    Forwarded(Arc<Follower>),
 }
 
 impl Transport {
@@ -24,7 +27,7 @@ impl Transport {
     pub fn require_socket(&self) -> Result<(), Refusal> {
         match self {
             Self::Socket { .. } => Ok(()),
-            Self::Tcp(_) => Err(Refusal::new(
+            Self::Tcp(_) | Self::Forwarded(_) => Err(Refusal::new(
                 StatusCode::FORBIDDEN,
                 ErrorCode::Refused,
                 "this request is accepted on the control socket only",

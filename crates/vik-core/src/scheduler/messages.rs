@@ -175,13 +175,20 @@ pub enum LookupResult {
 
 /// Who issued a command, as decisions record it: "a person", with the way they used where that is
 /// known.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Actor(Box<str>);
 
 impl Actor {
     /// Returns a person who used this way, as in `vik cancel, user 1000`.
     pub fn person(via: &str) -> Self {
         Self(format!("a person ({via})").into())
+    }
+
+    /// Returns the same on another host.
+    #[must_use]
+    pub fn on(&self, host: &str) -> Self {
+        Self(format!("{self} on {host}").into())
     }
 
     /// Returns a component of Vik itself.

@@ -109,6 +109,7 @@ issue:
                 api: None,
                 notify: NotifierHealth::default(),
                 webhooks: None,
+                hub: None,
             },
         });
         let runtime = tokio::runtime::Builder::new_current_thread()

@@ -37,6 +37,7 @@ fn state(status: &Status) -> (&'static str, Tone) {
     match status.daemon.state {
         DaemonState::Running if status.paused => ("PAUSED", Tone::Warn),
         DaemonState::Running => ("running", Tone::Good),
+        DaemonState::Following => ("follows", Tone::Good),
         DaemonState::Draining => ("DRAINING", Tone::Warn),
         DaemonState::Stopping => ("STOPPING", Tone::Warn),
         DaemonState::NotRunning => ("NOT RUNNING", Tone::Bad),

@@ -14,6 +14,7 @@ pub fn route() -> Route {
         "Start no more attempts, and exit when none is running",
         post(drain),
     )
+    .local()
 }
 
 async fn drain(caller: Caller, _: Input<EmptyBody>) -> Answer<Steered> {

@@ -8,6 +8,7 @@ use vik_orchestrator::api_view;
 
 use super::{Caller, MAX_TEXT_BODY, act};
 use crate::http::answer::{Answer, Input, IssueInPath, Refusal};
+use crate::http::forward;
 use crate::http::route::Route;
 
 pub fn route() -> Route {
@@ -16,6 +17,7 @@ pub fn route() -> Route {
         "End a person's hold on the issue: record what they changed, and pass it to the next attempt",
         post(hand_back).layer(DefaultBodyLimit::max(MAX_TEXT_BODY)),
     )
+    .within(forward::TRACKER_TIMEOUT)
 }
 
 async fn hand_back(

@@ -15,6 +15,7 @@ pub fn route() -> Route {
         "Stop the daemon, and its agents unless they are kept; on the control socket only",
         post(stop),
     )
+    .local()
 }
 
 async fn stop(
