@@ -154,13 +154,24 @@ impl Cluster {
         self.env.vik(["run", "--once"]).arg(&workflow).output().unwrap()
     }
 
+    /// Writes the workflow in the folder of a machine.
+    fn workflow(&self, name: &str) -> PathBuf {
+        let path = self.env.work().join(name).join("workflow.yml");
+        self.env.write(path, serde_json::to_string(&self.flow).unwrap())
+    }
+
+    /// Starts a hub in the background, and returns its workflow when it is ready.
+    pub fn detached_hub(&self, name: &str) -> PathBuf {
+        let workflow = self.workflow(name);
+        let args = ["run", "-d", "--role", "hub"];
+        let done = self.env.vik(args).arg(&workflow).output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+        workflow
+    }
+
     fn machine(&self, name: &str, args: &[&str]) -> Machine {
-        let folder = self.env.work().join(name);
-        let workflow = self.env.write(
-            folder.join("workflow.yml"),
-            serde_json::to_string(&self.flow).unwrap(),
-        );
-        let log = folder.join("log");
+        let workflow = self.workflow(name);
+        let log = workflow.with_file_name("log");
         let file = File::options().create(true).append(true).open(&log).unwrap();
         let child = self
             .env
@@ -177,13 +188,14 @@ impl Cluster {
     /// Runs a command for the workflow of a machine, and returns what it prints on stdout.
     #[track_caller]
     pub fn vik(&self, machine: &Machine, args: &[&str]) -> String {
-        let done = self
-            .env
-            .vik(args)
-            .arg("--workflow")
-            .arg(&machine.workflow)
-            .output()
-            .unwrap();
+        self.vik_at(&machine.workflow, args)
+    }
+
+    /// Runs a command for a workflow, and returns what it prints on stdout.
+    #[track_caller]
+    pub fn vik_at(&self, workflow: &Path, args: &[&str]) -> String {
+        let command = self.env.vik(args).arg("--workflow").arg(workflow).output();
+        let done = command.unwrap();
         assert!(
             done.status.success(),
             "{args:?}: {}",
@@ -212,7 +224,7 @@ impl Cluster {
         self.env.write(&machine.workflow, text.replace(from, to));
     }
 
-    /// Returns `vik status --json` of a hub that leads; `None` otherwise.
+    /// Returns `vik status --json` of a hub; `None` if none leads.
     pub fn status(&self, hub: &Machine) -> Option<Value> {
         let done = self
             .env
@@ -273,6 +285,10 @@ impl Machine {
     /// Returns what it has logged, and those before it in its folder.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     pub fn signal(&self, signal: Signal) {

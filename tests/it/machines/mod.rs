@@ -4,6 +4,7 @@
 
 mod chaos;
 mod cluster;
+mod follow;
 mod import;
 mod life;
 mod names;
