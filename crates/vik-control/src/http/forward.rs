@@ -194,7 +194,7 @@ async fn pass_on(
     };
     match leader.ask(request, timeout).await {
         Ok(response) => into_http(response),
-        Err(error) => refusal(error).into_response(),
+        Err(error) => refusal(&error).into_response(),
     }
 }
 
@@ -234,10 +234,10 @@ fn into_http(response: ForwardedResponse) -> Response {
 }
 
 fn no_leader(why: &str) -> Response {
-    refusal(ForwardError::NoLeader(why.to_owned())).into_response()
+    refusal(&ForwardError::NoLeader(why.to_owned())).into_response()
 }
 
-fn refusal(error: ForwardError) -> Refusal {
+fn refusal(error: &ForwardError) -> Refusal {
     match error {
         ForwardError::NoLeader(_) => Refusal::unavailable(ErrorCode::NoLeader, &error.to_string())
             .hint("nothing was changed; try again in a few seconds, and check the hubs if it stays so"),
