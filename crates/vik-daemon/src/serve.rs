@@ -286,7 +286,7 @@ impl Daemon {
                 if let Some(server) = server {
                     server.close().await;
                 }
-                return Ok(summary);
+                return Ok(*summary);
             }
             Err(failure) => {
                 // A hub that has not led left nothing to recover.

@@ -91,7 +91,7 @@ fn follower_answers_as_the_hub_that_leads_before_and_after_a_takeover() {
     assert_ne!(followed["api"], led["api"]);
     let host = followed["hub"]["follower"].as_str().unwrap();
     let text = cluster.vik(&second, &["status"]);
-    assert_contains(text, &format!("hub {host} leads; this one, on {host}, follows"));
+    assert_contains(text, format!("hub {host} leads; this one, on {host}, follows"));
     assert_contains(cluster.vik(&second, &["explain", "1"]), "vik approve");
     assert_contains(
         cluster.fails(&second, &["approve", "none"]),
@@ -103,7 +103,7 @@ fn follower_answers_as_the_hub_that_leads_before_and_after_a_takeover() {
     cluster.vik(&second, &["approve", "1"]);
     wait_for_agent(&cluster, "1");
     assert!(events.next().is_some(), "the dashboard learns of it");
-    assert_contains(cluster.vik(&first, &["show", "1"]), &format!(") on {host}"));
+    assert_contains(cluster.vik(&first, &["show", "1"]), format!(") on {host}"));
     eventually("the follower has the log", || {
         let logs = cluster.env.vik(["logs", "--issue", "1", "--workflow"]);
         let logs = { logs }.arg(&second.workflow).output().unwrap();

@@ -16,13 +16,13 @@ use crate::engine::Lead;
 pub enum Following {
     Leads(Lead),
     /// It was asked to end.
-    Ended(RunSummary),
+    Ended(Box<RunSummary>),
 }
 
 /// Answers the requests that concern this process alone, until one of them ends it. All others are
 /// passed on by the API, and never arrive here.
-pub async fn follow(requests: &mut mpsc::Receiver<ControlRequest>, own_status: Status) -> RunSummary {
-    let mut summary = RunSummary::default();
+pub async fn follow(requests: &mut mpsc::Receiver<ControlRequest>, own_status: Status) -> Box<RunSummary> {
+    let mut summary = Box::<RunSummary>::default();
     while let Some(request) = requests.recv().await {
         match request {
             ControlRequest::Status(answer) => {
@@ -45,8 +45,8 @@ pub async fn follow(requests: &mut mpsc::Receiver<ControlRequest>, own_status: S
 }
 
 /// Returns the summary of a process that a signal ended before it led.
-pub fn stopped_by_signal(interrupted: bool) -> RunSummary {
-    let mut summary = RunSummary::default();
+pub fn stopped_by_signal(interrupted: bool) -> Box<RunSummary> {
+    let mut summary = Box::<RunSummary>::default();
     (summary.stopped, summary.interrupted) = (true, interrupted);
     summary
 }
