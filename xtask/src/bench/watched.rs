@@ -187,7 +187,8 @@ impl ApiServer {
             identify: Arc::new(|_, _| vik_proc::TcpPeer::Other),
             tcp: Some(tcp),
             max_clients: usize::MAX,
-            remote_sessions: None,
+            standing: tokio::sync::watch::channel(vik_control::http::Standing::alone()).1,
+            host: "bench".into(),
         })
         .context(FAILED)?;
         Ok(Self {
