@@ -9,7 +9,8 @@ use vik_orchestrator::{Observer, Progress};
 
 use super::daemon::Daemon;
 use super::feed::Feed;
-use super::forward::{self, LeadingHub};
+use super::forward;
+use super::leading_hub::LeadingHub;
 use super::metrics::Metrics;
 use super::standing::Standing;
 

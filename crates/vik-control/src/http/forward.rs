@@ -15,116 +15,26 @@ use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::MethodRouter;
 use axum::{Extension, Router};
-use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use vik_api::{ApiView, Problem, Status};
+use vik_api::Status;
 use vik_base::report::{ErrorCode, one_line};
 use vik_core::scheduler::Actor;
-use vik_orchestrator::Task;
 
 use super::answer::Refusal;
 use super::daemon::Daemon;
-use super::route::Answers;
+use super::leading_hub::{Follower, ForwardError, ForwardedRequest, ForwardedResponse, LeadingHub};
+use super::route::{Answers, USUAL_TIMEOUT};
 use super::routes::API;
 use super::standing::Standing;
 use super::transport::{Connection, Transport};
-
-/// How long the hub that leads may take to answer. Clients wait for ten seconds.
-pub const USUAL_TIMEOUT: Duration = Duration::from_secs(9);
-
-/// The same for a diff, for which it starts processes.
-pub const DIFF_TIMEOUT: Duration = Duration::from_secs(38);
-
-/// The same for what waits for the tracker.
-pub const TRACKER_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The maximum size of a body. The path may have a lower one, which the hub that leads checks.
 const MAX_BODY: usize = 512 * 1024;
 
 /// The number of requests that wait for the thread of the API. The server limits them too.
 const MAX_WAITING: usize = 64;
-
-/// A request as the hub that leads gets it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ForwardedRequest {
-    method: String,
-    /// The path with its query.
-    path: String,
-    content_type: Option<String>,
-    body: String,
-    /// Who asks, as the hub that follows has found out.
-    by: Actor,
-    follower: Follower,
-}
-
-impl ForwardedRequest {
-    /// Returns whether it changes nothing, so that it can be repeated.
-    pub fn is_read(&self) -> bool {
-        matches!(self.method.as_str(), "GET" | "HEAD")
-    }
-}
-
-/// The hub that passes requests on.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Follower {
-    host: String,
-    /// The address of its API.
-    #[serde(default)]
-    api: Option<ApiView>,
-}
-
-impl Follower {
-    /// Makes a status one for those who asked this hub.
-    pub(super) fn add_to(&self, status: &mut Status) {
-        status.api.clone_from(&self.api);
-        status.hub.get_or_insert_default().follower = Some(self.host.clone());
-    }
-}
-
-/// The answer of the hub that leads.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ForwardedResponse {
-    status: u16,
-    content_type: Option<String>,
-    body: String,
-}
-
-impl ForwardedResponse {
-    /// Returns whether the hub has ended before it had an answer.
-    pub fn is_stopping(&self) -> bool {
-        self.status == StatusCode::SERVICE_UNAVAILABLE.as_u16()
-            && serde_json::from_str::<Problem>(&self.body)
-                .is_ok_and(|problem| problem.code == ErrorCode::Stopping.as_str())
-    }
-}
-
-/// A request that was passed on has no answer.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ForwardError {
-    /// It was not carried out.
-    #[error("no hub leads that answers: {0}")]
-    NoLeader(String),
-    /// It may have been carried out.
-    #[error("{leader} has not answered: {reason}")]
-    Unknown {
-        /// The hub that leads, as people know it.
-        leader: String,
-        reason: String,
-    },
-}
-
-/// The hub that leads, whichever it is.
-pub trait LeadingHub: std::fmt::Debug + Send + Sync {
-    /// Asks it within this time. If another hub takes the lead meanwhile, that one is asked, unless a
-    /// change could be carried out twice.
-    fn ask(
-        &self,
-        request: ForwardedRequest,
-        timeout: Duration,
-    ) -> Task<Result<ForwardedResponse, ForwardError>>;
-}
 
 /// Makes the handler of a path one for a hub that may follow.
 pub fn layer(

@@ -13,6 +13,7 @@ mod forward;
 mod guard;
 mod health;
 mod keys;
+mod leading_hub;
 mod listener;
 mod logs;
 mod metrics;
@@ -52,11 +53,10 @@ use vik_workspace::Layout;
 pub use event_filter::EventFilter;
 pub use facts::Reporter;
 pub use feed::Feed;
-pub use forward::{
-    Follower, ForwardError, ForwardedRequest, ForwardedRequests, ForwardedResponse, LeadingHub,
-};
+pub use forward::ForwardedRequests;
 pub use keys::{KeyError, Keys};
 pub use keys::{constant_time_eq, unhex};
+pub use leading_hub::{Follower, ForwardError, ForwardedRequest, ForwardedResponse, LeadingHub};
 pub use listener::{connections, refuse_agent};
 pub use logs::{Logs, Page};
 pub use metrics::Metrics;

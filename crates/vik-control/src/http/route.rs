@@ -9,7 +9,15 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use vik_api::Steered;
 
 use super::daemon::Daemon;
-use super::forward;
+
+/// How long the hub that leads may take to answer. Clients wait for ten seconds.
+pub const USUAL_TIMEOUT: Duration = Duration::from_secs(9);
+
+/// The same for a diff, for which it starts processes.
+pub const DIFF_TIMEOUT: Duration = Duration::from_secs(38);
+
+/// The same for what waits for the tracker.
+pub const TRACKER_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Generates the schema of a type for the OpenAPI document.
 pub type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
@@ -75,7 +83,7 @@ impl Route {
             names_item: path.contains('{'),
             needs_token: true,
             is_deprecated: false,
-            answers: Answers::Leader(forward::USUAL_TIMEOUT),
+            answers: Answers::Leader(USUAL_TIMEOUT),
             success: StatusCode::OK,
             handler,
         }

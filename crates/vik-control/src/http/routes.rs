@@ -20,7 +20,7 @@ use super::forward;
 use super::openapi::openapi;
 use super::read::{self, IssuesQuery, PastQuery, RunsQuery};
 use super::report::{self, ReportQuery};
-use super::route::{ResponseBody, Route, json, schema_of};
+use super::route::{DIFF_TIMEOUT, ResponseBody, Route, json, schema_of};
 use super::service::{self, LogQuery};
 use super::sessions::{self, EventsQuery, StderrQuery};
 use super::{health, metrics, pages, signing, verbs};
@@ -58,7 +58,7 @@ pub fn routes() -> Vec<Route> {
             json::<DiffView>(),
             get(read::diff),
         )
-        .within(forward::DIFF_TIMEOUT),
+        .within(DIFF_TIMEOUT),
         Route::get(
             "/sessions/{id}",
             "Show one attempt: its issue, result, prompt and scripts",
@@ -85,7 +85,7 @@ pub fn routes() -> Vec<Route> {
             json::<DiffView>(),
             get(sessions::diff),
         )
-        .within(forward::DIFF_TIMEOUT),
+        .within(DIFF_TIMEOUT),
         Route::get(
             "/runs",
             "List runs and their attempts, latest first",

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::forward::LeadingHub;
+use super::leading_hub::LeadingHub;
 use super::remote_sessions::RemoteSessions;
 
 /// The part that a process has among the hubs of a workflow. It changes while the API is open.
@@ -12,7 +12,6 @@ pub enum Standing {
     Connecting,
     /// Another hub leads, or is about to.
     Following(Arc<dyn LeadingHub>),
-    /// It decides.
     Leading {
         /// Reads the files of attempts on workers; `None` if attempts run on this machine.
         remote_sessions: Option<Arc<dyn RemoteSessions>>,

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use vik_base::report::ErrorCode;
 
 use super::answer::Refusal;
-use super::forward::Follower;
+use super::leading_hub::Follower;
 use super::tcp::TcpConnection;
 
 /// How a request reached the daemon.

@@ -8,8 +8,7 @@ use vik_orchestrator::api_view;
 
 use super::{Caller, MAX_TEXT_BODY, act};
 use crate::http::answer::{Answer, Input, IssueInPath, Refusal};
-use crate::http::forward;
-use crate::http::route::Route;
+use crate::http::route::{Route, TRACKER_TIMEOUT};
 
 pub fn route() -> Route {
     Route::post::<HandBack>(
@@ -17,7 +16,7 @@ pub fn route() -> Route {
         "End a person's hold on the issue: record what they changed, and pass it to the next attempt",
         post(hand_back).layer(DefaultBodyLimit::max(MAX_TEXT_BODY)),
     )
-    .within(forward::TRACKER_TIMEOUT)
+    .within(TRACKER_TIMEOUT)
 }
 
 async fn hand_back(

@@ -5,8 +5,7 @@ use vik_api::{Action, RunAgain, Steered};
 
 use super::{Caller, act};
 use crate::http::answer::{Answer, Input, IssueInPath};
-use crate::http::forward;
-use crate::http::route::Route;
+use crate::http::route::{Route, TRACKER_TIMEOUT};
 
 pub fn route() -> Route {
     Route::post::<RunAgain>(
@@ -14,7 +13,7 @@ pub fn route() -> Route {
         "Move the issue back to the state of a stage in the tracker, so that the stage runs again",
         post(run_again),
     )
-    .within(forward::TRACKER_TIMEOUT)
+    .within(TRACKER_TIMEOUT)
 }
 
 async fn run_again(
