@@ -52,7 +52,7 @@ section! {
     /// Its value has 32 bytes, in base64 or as hexadecimal digits. All machines need the same one.
     /// Default: not encrypted.
     "payload_key" payload_key: optional Reference;
-    /// How long a worker may be silent before it has lost its attempts: 6s to 5m.
+    /// How long a worker may be silent before it has lost its attempts: 3s to 5m.
     "heartbeat" heartbeat: defaults Heartbeat = Span::secs(30);
     instead {
         "host" | "url" | "server" | "target" => "did you mean `address`?",

@@ -40,7 +40,15 @@ pub struct Temporal {
 
 impl Temporal {
     /// The minimum of `heartbeat`.
-    pub const MIN_HEARTBEAT: Span = Span::secs(6);
+    ///
+    /// All times of an attempt are shares of it, counted from before the last confirmed heartbeat was
+    /// sent. With three seconds, the next one is due after 0.75 s, and the lease ends after 2.25 s.
+    /// The server counts from when it has the heartbeat, which is later, so it gives the attempt to
+    /// another worker after 3 s at the earliest. In the 0.75 s between, the shim must see the end of
+    /// the lease and kill the tree. It has a timer for that; a shim without one reads the clock each
+    /// half second, which leaves 0.25 s for the kill. With two seconds, nothing would be left. No two
+    /// clocks are compared: the server and the worker only measure durations.
+    pub const MIN_HEARTBEAT: Span = Span::secs(3);
     /// The maximum of `heartbeat`.
     pub const MAX_HEARTBEAT: Span = Span::mins(5);
 }

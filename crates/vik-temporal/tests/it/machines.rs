@@ -56,7 +56,7 @@ impl Scene {
             "address": format!("127.0.0.1:{}", server.port()),
             "task_queue": "test",
             // The shortest one.
-            "heartbeat": "6s",
+            "heartbeat": "3s",
         });
         let mut workflow = json!({
             "engine": {"temporal": temporal},
