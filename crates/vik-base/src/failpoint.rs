@@ -78,6 +78,12 @@ pub const COMPACTION_POINTS: &[&str] = &[
     "log_compacted",
 ];
 
+/// The points of an attempt on a worker, in their order.
+pub const WORKER_POINTS: &[&str] = &["attempt_taken", "attempt_ended"];
+
+/// The points of a hub that starts to lead, in their order.
+pub const LEAD_POINTS: &[&str] = &["lead_given", "lead_taken"];
+
 /// Returns the folder in which tests arm fail points.
 #[cfg(debug_assertions)]
 pub(crate) fn folder() -> Option<&'static std::path::Path> {
@@ -107,6 +113,8 @@ pub fn reach(name: &str) {
             DURABLE_POINTS,
             TAKE_OVER_POINTS,
             COMPACTION_POINTS,
+            WORKER_POINTS,
+            LEAD_POINTS,
         ]
         .iter()
         .any(|points| points.contains(&name)),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use temporalio_client::{Client, Connection};
 use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
+use vik_base::failpoint;
 use vik_base::report::{ErrorCode, Exit, Failure};
 use vik_control::http::Standing;
 use vik_core::worker::{Revision, WorkerName};
@@ -203,9 +204,11 @@ impl TemporalEngine {
             error = ledger.follow() => return Err(copy_failed(error)),
             () = leadership.acquired() => {}
         }
+        failpoint::reach("lead_given");
         let lease = leadership.lease();
         let lead = ledger.lead(leadership, CompactionLimits::default());
         let (ledger, stored) = lead.await.map_err(copy_failed)?;
+        failpoint::reach("lead_taken");
         let books = SharedBooks {
             ledger: ledger.clone(),
             service_dir: service_dir.clone(),

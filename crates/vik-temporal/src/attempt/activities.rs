@@ -11,6 +11,7 @@ use temporalio_sdk::activities::{ActivityContext, ActivityError};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use vik_base::failpoint;
 
 use super::outcome::AttemptEnd;
 use super::registry::{AttemptContext, LeaseState, Registry};
@@ -57,6 +58,7 @@ impl AttemptActivities {
         else {
             return Ok(AttemptEnd::LeasePassed);
         };
+        failpoint::reach("attempt_taken");
         let info = ctx.info();
         let id = info.workflow_id.clone().unwrap_or_default();
         let (_registered, commands) = self.registry.register(id.clone());
@@ -75,6 +77,7 @@ impl AttemptActivities {
         };
         let running = self.runtime.spawn(self.runner.run(context));
         let end = keep_alive(&heartbeats, running, &lease_sender, latest).await?;
+        failpoint::reach("attempt_ended");
         let client = ctx.client();
         let checked = check_result(client.data_converter(), &end).await;
         checked.map(|()| end).map_err(failed)
