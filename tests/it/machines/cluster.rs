@@ -14,13 +14,23 @@ use vik_testkit::{FakeTracker, TestEnv, wait_for_value};
 use crate::support::LONG;
 
 /// The shortest heartbeat that a workflow can have.
-pub const HEARTBEAT: &str = "6s";
+pub const HEARTBEAT: &str = "3s";
+
+const LOOPBACK: &str = "127.0.0.1";
+
+/// The arguments of a hub.
+pub const HUB: [&str; 4] = ["run", "--role", "hub", "-v"];
+
+/// The arguments of a worker, before its name.
+pub const WORKER: [&str; 4] = ["worker", "--capacity", "2", "--name"];
 
 pub struct Cluster {
     pub env: TestEnv,
     pub tracker: FakeTracker,
     server: RefCell<Child>,
     program: String,
+    /// The IP address of the server.
+    host: &'static str,
     port: u16,
     /// The same for all machines.
     pub flow: Value,
@@ -34,8 +44,19 @@ impl Cluster {
     }
 
     /// Does the same with changes of the workflow.
-    #[expect(clippy::print_stdout, reason = "`cargo xtask test` lists what was skipped")]
     pub fn with(
+        issues: &[(&str, &str)],
+        agent: Value,
+        prompt: &str,
+        change: impl FnOnce(&mut Value, &TestEnv),
+    ) -> Option<Self> {
+        Self::at(LOOPBACK, issues, agent, prompt, change)
+    }
+
+    /// Does the same with a server at this IP address.
+    #[expect(clippy::print_stdout, reason = "`cargo xtask test` lists what was skipped")]
+    pub fn at(
+        host: &'static str,
         issues: &[(&str, &str)],
         agent: Value,
         prompt: &str,
@@ -47,11 +68,11 @@ impl Cluster {
         };
         let env = TestEnv::new(env!("CARGO_BIN_EXE_vik"));
         let tracker = env.tracker(issues);
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let listener = TcpListener::bind((host, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         drop(listener);
         let temporal = json!({
-            "address": format!("127.0.0.1:{port}"), "task_queue": "test", "heartbeat": HEARTBEAT,
+            "address": format!("{host}:{port}"), "task_queue": "test", "heartbeat": HEARTBEAT,
         });
         let moves = format!(
             "{{% if session.outcome == 'succeeded' %}}{}{{% endif %}}",
@@ -73,12 +94,13 @@ impl Cluster {
             }}},
         });
         change(&mut flow, &env);
-        let server = RefCell::new(spawn_server(&program, port, env.root()));
+        let server = RefCell::new(spawn_server(&program, (host, port), env.root()));
         let cluster = Self {
             env,
             tracker,
             server,
             program,
+            host,
             port,
             flow,
         };
@@ -87,7 +109,7 @@ impl Cluster {
     }
 
     fn wait_for_server(&self) {
-        let listens = || TcpStream::connect(("127.0.0.1", self.port)).ok();
+        let listens = || TcpStream::connect((self.host, self.port)).ok();
         assert!(
             wait_for_value(LONG, listens).is_some(),
             "the server does not listen"
@@ -114,18 +136,18 @@ impl Cluster {
     /// Kills the server, and starts it again with its database.
     pub fn restart_server(&self) {
         self.stop_server();
-        *self.server.borrow_mut() = spawn_server(&self.program, self.port, self.env.root());
+        *self.server.borrow_mut() = spawn_server(&self.program, (self.host, self.port), self.env.root());
         self.wait_for_server();
     }
 
     /// Starts a hub in a folder of its own, which an earlier one may have used.
     pub fn hub(&self, name: &str) -> Machine {
-        self.machine(name, &["run", "--role", "hub", "-v"])
+        self.machine(name, self.env.vik(HUB))
     }
 
     /// Starts a hub that ends when no work is left.
     pub fn hub_once(&self, name: &str) -> Machine {
-        self.machine(name, &["run", "--role", "hub", "--once"])
+        self.machine(name, self.env.vik(["run", "--role", "hub", "--once"]))
     }
 
     /// Starts a worker, and waits until it has announced itself.
@@ -142,7 +164,9 @@ impl Cluster {
 
     /// Starts a worker with the files in this folder, and does not wait for it.
     pub fn start_worker_in(&self, folder: &str, name: &str) -> Machine {
-        self.machine(folder, &["worker", "--capacity", "2", "--name", name])
+        let mut command = self.env.vik(WORKER);
+        command.arg(name);
+        self.machine(folder, command)
     }
 
     /// Runs the queue once on a machine alone, in the folder of a later hub.
@@ -169,13 +193,13 @@ impl Cluster {
         workflow
     }
 
-    fn machine(&self, name: &str, args: &[&str]) -> Machine {
+    /// Starts a machine by a command, which gets the workflow file as its last argument.
+    pub fn machine(&self, name: &str, mut command: Command) -> Machine {
         let workflow = self.workflow(name);
         let log = workflow.with_file_name("log");
         let file = File::options().create(true).append(true).open(&log).unwrap();
-        let child = self
-            .env
-            .vik(args)
+        let child = command
+            .env("VIK_CRASH_DIR", self.env.path("crash"))
             .arg(&workflow)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -254,9 +278,12 @@ impl Drop for Cluster {
     }
 }
 
-fn spawn_server(program: &str, port: u16, folder: &Path) -> Child {
+fn spawn_server(program: &str, (host, port): (&str, u16), folder: &Path) -> Child {
+    // A part of the server uses another address of the machine. Another host than this one is that
+    // of a network of the test's own.
+    let host = if host == LOOPBACK { host } else { "0.0.0.0" };
     Command::new(program)
-        .args(["server", "start-dev", "--headless", "--ip", "127.0.0.1"])
+        .args(["server", "start-dev", "--headless", "--ip", host])
         .args(["--log-level", "never", "--port", &port.to_string()])
         .arg("--db-filename")
         .arg(folder.join("temporal.db"))
@@ -287,8 +314,8 @@ impl Machine {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    pub fn pid(&self) -> u32 {
-        self.child.id()
+    pub fn pid(&self) -> i32 {
+        self.child.id().cast_signed()
     }
 
     pub fn signal(&self, signal: Signal) {

@@ -58,7 +58,7 @@ fn wait_for_agent(cluster: &Cluster, issue: &str) {
 }
 
 /// Returns a client of the API of a hub, with its token.
-fn api_of(cluster: &Cluster, address: &str, pid: u32) -> HttpClient {
+fn api_of(cluster: &Cluster, address: &str, pid: i32) -> HttpClient {
     let info = files(&cluster.env.state()).into_iter().find(|path| {
         path.ends_with("instance.json")
             && serde_json::from_slice::<Value>(&std::fs::read(path).unwrap())

@@ -4,9 +4,14 @@
 
 mod chaos;
 mod cluster;
+mod cut;
 mod follow;
 mod import;
 mod life;
 mod names;
+mod network;
+mod points;
 mod proxy;
+mod pulse;
+mod takeover;
 mod tls;
