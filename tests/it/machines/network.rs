@@ -83,12 +83,10 @@ pub fn machine_behind(cluster: &Cluster, name: &str, args: &[&str]) -> Machine {
     machine
 }
 
-/// Cuts the link.
 pub fn cut() {
     ip(&["link", "set", "ahead", "down"]);
 }
 
-/// Repairs the link.
 pub fn repair() {
     ip(&["link", "set", "ahead", "up"]);
 }

@@ -59,6 +59,10 @@ impl WorkersWorkflow {
     }
 
     #[query(name = "row")]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "the macro passes the input of a query by value"
+    )]
     pub fn row(&self, _ctx: &WorkflowContextView, name: WorkerName) -> Option<Row> {
         self.table.rows.get(&name).cloned()
     }
