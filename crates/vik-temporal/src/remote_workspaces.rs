@@ -31,6 +31,7 @@ use crate::lease::update_interval;
 use crate::outputs::{Admission, OutputService};
 use crate::remote_folders::RemoteFolders;
 use crate::worker_list::WorkerList;
+use crate::workers::WorkerInstance;
 
 /// What a worker needs to carry out an attempt.
 #[derive(Debug, Serialize, Deserialize)]
@@ -216,6 +217,7 @@ impl RemoteAttempt {
             Ok(client) => client,
             Err(error) => return self.fail(updates, error.to_string()),
         };
+        let process = self.workers.holder(&worker);
         let pause = update_interval(self.heartbeat_timeout);
         let outcome = tokio::select! {
             outcome = client.outcome() => outcome,
@@ -224,7 +226,7 @@ impl RemoteAttempt {
             () = read_updates(&client, &mut updates, pause) => return,
         };
         match outcome {
-            Ok(outcome) => self.finish(&worker, updates, outcome),
+            Ok(outcome) => self.finish(&worker, process.as_ref(), updates, outcome),
             Err(AttemptError::Ended(_) | AttemptError::NotFound) => {
                 self.lose(&worker, WorkerLoss::Lost, updates);
             }
@@ -264,7 +266,14 @@ impl RemoteAttempt {
         }
     }
 
-    fn finish(self, worker: &WorkerName, mut updates: RemoteUpdates, outcome: AttemptOutcome) {
+    /// Reports how it ended. `process` is the one that had the name of the worker.
+    fn finish(
+        self,
+        worker: &WorkerName,
+        process: Option<&WorkerInstance>,
+        mut updates: RemoteUpdates,
+        outcome: AttemptOutcome,
+    ) {
         match outcome {
             AttemptOutcome::Finished(text) => match serde_json::from_str(&text) {
                 Ok(WorkerFinish { updates: last, end }) => {
@@ -291,12 +300,12 @@ impl RemoteAttempt {
                 };
                 // The table may not have it yet, and the attempt would start there again.
                 if reason != Loss::LeasePassed {
-                    self.workers.mark_silent(worker);
+                    self.workers.mark_silent(worker, process);
                 }
                 self.lose(worker, loss, updates);
             }
             AttemptOutcome::NotTaken => {
-                self.workers.mark_silent(worker);
+                self.workers.mark_silent(worker, process);
                 self.lose(worker, WorkerLoss::Lost, updates);
             }
             AttemptOutcome::Cancelled => {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use sha2::{Digest as _, Sha256};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::{Instant, sleep_until};
 use vik_core::attempt::{LogFile, LogReference, StopReason};
 use vik_core::outcome::Outcome;
@@ -43,6 +43,8 @@ pub struct SessionRunner {
     requests: Requests,
     /// How urgently the worker stops.
     stop_level: watch::Receiver<StopLevel>,
+    /// Notified when an attempt has lost its lease.
+    lease_lost: Arc<Notify>,
 }
 
 impl SessionRunner {
@@ -61,7 +63,13 @@ impl SessionRunner {
             session_permits: Arc::new(Semaphore::new(max_sessions)),
             requests,
             stop_level,
+            lease_lost: Arc::default(),
         }
+    }
+
+    /// Returns what is notified when an attempt has lost its lease: hubs may take the worker for lost.
+    pub(crate) fn lease_lost(&self) -> Arc<Notify> {
+        Arc::clone(&self.lease_lost)
     }
 
     /// Starts the attempt under a lease.
@@ -114,7 +122,13 @@ impl AttemptRunner for SessionRunner {
                     lease,
                     sender,
                 };
-                running.run(self.stop_level.clone()).boxed()
+                let (ended, lease_lost) = (running.run(self.stop_level.clone()), self.lease_lost());
+                let notify = move |end: &AttemptEnd| {
+                    if matches!(end, AttemptEnd::LeasePassed) {
+                        lease_lost.notify_one();
+                    }
+                };
+                ended.inspect(notify).boxed()
             }
             Err(why) => {
                 tracing::error!(attempt = context.id, why, "an attempt is not started");

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use vik_core::worker::{Presence, Revision, Worker, WorkerName, WorkerState, Workers};
 use vik_proc::BootTime;
 
-use crate::workers::{self, ANNOUNCE_TIMEOUT, PresenceTracker, Table, WorkersError};
+use crate::workers::{self, ANNOUNCE_TIMEOUT, PresenceTracker, Table, WorkerInstance, WorkersError};
 
 /// How often it is checked whether a worker is lost, and the shortest time between two requests for the
 /// table.
@@ -56,12 +56,21 @@ impl WorkerList {
         Ok((this, receiver))
     }
 
-    /// Notes that a worker does not respond, or ends. It is lost until it announces itself again.
-    pub fn mark_silent(&self, worker: &WorkerName) {
+    /// Returns the process that has the name of a worker.
+    pub(crate) fn holder(&self, worker: &WorkerName) -> Option<WorkerInstance> {
+        self.state().table.rows.get(worker)?.holder.clone()
+    }
+
+    /// Notes that this process of a worker does not respond, or ends. The worker is lost until it
+    /// announces itself again, and is not if another process has its name already.
+    pub(crate) fn mark_silent(&self, worker: &WorkerName, process: Option<&WorkerInstance>) {
         let mut state = self.state();
-        let announced = state.table.rows.get(worker).map_or(0, |row| row.count);
-        state.silent.insert(worker.clone(), announced);
-        state.publish();
+        let row = state.table.rows.get(worker);
+        if row.and_then(|row| row.holder.as_ref()) == process {
+            let announced = row.map_or(0, |row| row.count);
+            state.silent.insert(worker.clone(), announced);
+            state.publish();
+        }
     }
 
     /// Waits until a worker may get work, for at most `limit`: it may have to read an edit first.
@@ -160,7 +169,9 @@ mod tests {
         };
         list.state().publish();
         assert_eq!(ready(), ["a", "b"]);
-        list.mark_silent(&"a".parse().unwrap());
+        let a = "a".parse().unwrap();
+        let process = list.holder(&a);
+        list.mark_silent(&a, process.as_ref());
         assert_eq!(ready(), ["b"]);
         list.state().table.announce(announced(worker("b")), 2);
         list.state().publish();
@@ -170,5 +181,34 @@ mod tests {
         assert_eq!(ready(), ["a", "b"]);
         list.set_workflow_digest("another".to_owned());
         assert_eq!(ready(), [""; 0]);
+    }
+
+    #[test]
+    fn worker_that_was_restarted_is_not_lost_with_an_attempt_of_the_process_before() {
+        let hub = worker("a").revision;
+        let (list, receiver) = watch::channel(Workers::new(hub.clone(), []));
+        let list = WorkerList {
+            state: Arc::new(Mutex::new(State {
+                hub,
+                tracker: PresenceTracker::new(ANNOUNCE_TIMEOUT),
+                table: Table::default(),
+                silent: BTreeMap::new(),
+                list,
+            })),
+        };
+        let announce = |pid| {
+            let mut announcement = announced(worker("a"));
+            announcement.instance.pid = pid;
+            list.state().table.announce(announcement, 1);
+            list.state().publish();
+        };
+        let a = "a".parse().unwrap();
+        announce(1);
+        let process = list.holder(&a);
+        announce(2);
+        list.mark_silent(&a, process.as_ref());
+        assert_eq!(receiver.borrow().ready().count(), 1);
+        list.mark_silent(&a, list.holder(&a).as_ref());
+        assert_eq!(receiver.borrow().ready().count(), 0);
     }
 }

@@ -111,6 +111,7 @@ async fn work(
         Requests::new(client.clone(), engine.queue.clone()),
         stopped,
     ));
+    let lease_lost = runner.lease_lost();
     let failed = |error: &dyn std::error::Error| {
         Failure::failed(
             ErrorCode::Engine,
@@ -167,6 +168,8 @@ async fn work(
             tokio::select! {
                 failed = table.keep_announcing(&worker) => return failed,
                 _ = edits.changed() => {}
+                // Hubs may have taken it for lost, and the server has answered again.
+                () = lease_lost.notified() => {}
             }
         }
     };

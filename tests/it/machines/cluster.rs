@@ -261,6 +261,12 @@ impl Cluster {
             .filter(|_| done.status.success())
     }
 
+    pub fn leads(&self, hub: &Machine) -> bool {
+        let status = self.status(hub);
+        status
+            .is_some_and(|status| status["hub"]["leader"].is_string() && status["hub"]["follower"].is_null())
+    }
+
     /// Returns the moves of issues in the tracker, sorted.
     pub fn moves(&self) -> Vec<String> {
         let calls = self.tracker.calls().into_iter();

@@ -160,14 +160,10 @@ fn hub_killed_while_it_starts_to_lead_loses_nothing() {
     let workers = Machines::new(&cluster, Cluster::worker, ["a", "b"]);
     let mut hubs = Machines::new(&cluster, Cluster::hub, ["hub-0", "hub-1"]);
     for point in LEAD_POINTS {
-        eventually("a hub leads", || {
-            hubs.running.iter().any(|(_, hub)| cluster.status(hub).is_some())
-        });
+        let leading = || hubs.running.iter().position(|(_, hub)| cluster.leads(hub));
+        eventually("a hub leads", || leading().is_some());
         arm(&cluster, point);
-        let leads = hubs
-            .running
-            .iter()
-            .position(|(_, hub)| cluster.status(hub).is_some());
+        let leads = leading();
         let (name, leader) = hubs.running.remove(leads.unwrap());
         leader.kill();
         add(&cluster, point);
