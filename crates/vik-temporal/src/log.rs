@@ -7,20 +7,19 @@
 
 use futures::StreamExt;
 use temporalio_client::errors::{WorkflowQueryError, WorkflowStartError, WorkflowUpdateError};
-use temporalio_client::grpc::WorkflowService;
-use temporalio_client::tonic::{Code, IntoRequest};
+use temporalio_client::tonic::Code;
 use temporalio_client::{
-    Client, NamespacedClient, WorkflowExecuteUpdateOptions, WorkflowFetchHistoryOptions,
-    WorkflowIdConflictPolicy, WorkflowIdReusePolicy, WorkflowQueryOptions, WorkflowStartOptions,
+    Client, WorkflowExecuteUpdateOptions, WorkflowFetchHistoryOptions, WorkflowIdConflictPolicy,
+    WorkflowIdReusePolicy, WorkflowQueryOptions, WorkflowStartOptions,
 };
 use temporalio_common::data_converters::PayloadConversionError;
-use temporalio_common::protos::temporal::api::common::v1::WorkflowExecution;
 use temporalio_common::protos::temporal::api::history::v1::history_event::Attributes;
-use temporalio_common::protos::temporal::api::workflowservice::v1::ResetStickyTaskQueueRequest;
 use uuid::Uuid;
 
 use crate::names::Queue;
-use crate::rpc::{Backoff, REQUEST_TIMEOUT, TASK_TIMEOUT, decode, failure_message, is_temporary, once};
+use crate::rpc::{
+    Backoff, REQUEST_TIMEOUT, TASK_TIMEOUT, decode, failure_message, forget_last_hub, is_temporary, once,
+};
 
 mod appender;
 mod follower;
@@ -39,7 +38,6 @@ pub(crate) use workflows::{IndexStart, IndexWorkflow, SegmentWorkflow};
 
 use segment::Refusal;
 
-/// How long one request may take. A hub that has just started replays a segment before it answers.
 /// The log of a queue.
 #[derive(Clone, Debug)]
 pub struct Log {
@@ -170,7 +168,8 @@ impl Log {
         let mut backoff = Backoff::default();
         let mut segment = segment.max(1);
         loop {
-            self.forget_last_hub(segment).await;
+            // Its leader may be dead.
+            forget_last_hub(&self.client, self.queue.segment(segment)).await;
             let options = WorkflowExecuteUpdateOptions::builder()
                 .update_id(update_id.clone())
                 .rpc_options(once(REQUEST_TIMEOUT))
@@ -207,24 +206,6 @@ impl Log {
                 Err(error) => return Err(LogError::Server(error.to_string())),
             }
             backoff.pause().await;
-        }
-    }
-
-    /// Lets any hub make the next step of a segment. Otherwise it waits for the hub that made the
-    /// last one, which was the leader that may be dead.
-    async fn forget_last_hub(&self, segment: u64) {
-        let mut client = self.client.clone();
-        let request = ResetStickyTaskQueueRequest {
-            namespace: client.namespace(),
-            execution: Some(WorkflowExecution {
-                workflow_id: self.queue.segment(segment),
-                run_id: String::new(),
-            }),
-        };
-        let reset = WorkflowService::reset_sticky_task_queue(&mut client, request.into_request()).await;
-        if let Err(status) = reset {
-            // It only takes longer.
-            tracing::debug!(%status, segment, "cannot release a segment from its last hub");
         }
     }
 

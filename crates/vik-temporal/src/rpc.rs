@@ -22,7 +22,7 @@ use temporalio_common::protos::temporal::api::enums::v1::HistoryEventFilterType;
 use temporalio_common::protos::temporal::api::failure::v1::Failure;
 use temporalio_common::protos::temporal::api::workflow::v1::PendingActivityInfo;
 use temporalio_common::protos::temporal::api::workflowservice::v1::{
-    GetWorkflowExecutionHistoryRequest, GetWorkflowExecutionHistoryResponse,
+    GetWorkflowExecutionHistoryRequest, GetWorkflowExecutionHistoryResponse, ResetStickyTaskQueueRequest,
 };
 
 /// How long a hub may take for a step of a workflow before another one gets it. The default of the
@@ -112,6 +112,24 @@ pub(crate) async fn cancel_workflow(client: &Client, id: &str) -> Result<(), Wor
             }
             result => return result,
         }
+    }
+}
+
+/// Lets any hub make the next step of a workflow, or answer a query. Otherwise it waits for the hub that
+/// made the last step, for a second.
+pub(crate) async fn forget_last_hub(client: &Client, workflow_id: String) {
+    let mut client = client.clone();
+    let request = ResetStickyTaskQueueRequest {
+        namespace: client.namespace(),
+        execution: Some(WorkflowExecution {
+            workflow_id,
+            run_id: String::new(),
+        }),
+    };
+    let reset = WorkflowService::reset_sticky_task_queue(&mut client, request.into_request()).await;
+    if let Err(status) = reset {
+        // It only takes longer.
+        tracing::debug!(%status, "cannot release a workflow from its last hub");
     }
 }
 

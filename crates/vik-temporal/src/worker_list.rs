@@ -42,6 +42,7 @@ impl WorkerList {
         hub: Revision,
     ) -> Result<(Self, watch::Receiver<Workers>), WorkersError> {
         let (list, receiver) = watch::channel(Workers::new(hub.clone(), []));
+        table.forget_last_hub().await;
         let this = Self {
             state: Arc::new(Mutex::new(State {
                 hub,

@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 use vik_core::worker::WorkerName;
 
 use crate::names::Queue;
-use crate::rpc::{Backoff, REQUEST_TIMEOUT, TASK_TIMEOUT, history_page, is_temporary, once};
+use crate::rpc::{Backoff, REQUEST_TIMEOUT, TASK_TIMEOUT, forget_last_hub, history_page, is_temporary, once};
 
 mod announcement;
 mod presence;
@@ -213,6 +213,11 @@ impl Workers {
                 Err(error) => return Err(WorkersError::Server(error.to_string())),
             }
         }
+    }
+
+    /// Lets any hub answer for the table: the last one that did may be dead.
+    pub(crate) async fn forget_last_hub(&self) {
+        forget_last_hub(&self.client, self.queue.workers()).await;
     }
 
     /// Returns changes of the table, without a request that a hosted service charges for.
