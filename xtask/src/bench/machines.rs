@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 
 use super::metric::{Statistic, shown};
 use super::sample::{self, Sample};
-use super::scenarios::{ISSUES, issues, megabytes};
+use super::scenarios::{ISSUES, megabytes};
 use super::scene::Scene;
 use super::setting::{Machines, Setting, Subject};
 use super::{ours, put_in_page};
@@ -126,16 +126,19 @@ fn figures(subject: &Subject, helper: &Path, server: Option<&Server>) -> TaskRes
         subject,
         helper,
         &Setting {
-            pull: "{scene}/bin/pull once {scene}/issues.json".to_owned(),
+            pull: format!("{{scene}}/bin/pull window {MANY}"),
             idle_secs: 1,
             concurrency: WORKERS * CAPACITY,
             agent: "end".to_owned(),
+            issue_keys: "  terminal_states: [done]\n  remove_workspace: always\n",
             machines: machines("many", WORKERS, CAPACITY),
-            ..Setting::holding(issues(MANY, "todo"))
+            ..Setting::holding(String::new())
         },
     )?;
+    let started = Instant::now();
+    repo::write(&scene.root().join("limit"), &MANY.to_string())?;
     scene.wait_for("done", MANY, Duration::from_secs(900))?;
-    let wall = scene.last("done").as_secs_f64();
+    let wall = started.elapsed().as_secs_f64();
     scene.stop();
     let bytes = server
         .map_or(0, Server::database_bytes)

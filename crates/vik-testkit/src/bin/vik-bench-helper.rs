@@ -93,8 +93,8 @@ fn cpu_at_end(_pid: u32) -> io::Result<i64> {
 }
 
 /// `pull fresh [FILE]`: first the issues of the file, if there is one, then one new issue at most
-/// every [`FRESH_GAP`]. `pull once FILE`: first the issues of the file, then none. `pull window`: see
-/// [`pull_window`].
+/// every [`FRESH_GAP`]. `pull once FILE`: first the issues of the file, then none. `pull window
+/// [COUNT]`: see [`pull_window`].
 fn pull(scene: &Path, start: u64) -> io::Result<()> {
     let marks = scene.join("marks");
     let mut arguments = std::env::args_os().skip(1);
@@ -102,7 +102,8 @@ fn pull(scene: &Path, start: u64) -> io::Result<()> {
     let last = marks.join("last");
     let mut stdout = io::stdout().lock();
     if kind == "window" {
-        return pull_window(scene, &mut stdout);
+        let waiting = arguments.next().and_then(|count| count.to_str()?.parse().ok());
+        return pull_window(scene, waiting.unwrap_or(WAITING), &mut stdout);
     }
     if kind != "fresh" {
         let file = arguments.next().unwrap_or_default();
@@ -136,14 +137,15 @@ fn pull(scene: &Path, start: u64) -> io::Result<()> {
     std::fs::write(marks.join(format!("b-{number}.pull")), end.to_string())
 }
 
-/// The numbers of issues that [`pull_window`] prints before and after the first one to do.
+/// The numbers of issues that [`pull_window`] prints before and, if it is not given, after the first one
+/// to do.
 const DONE: u32 = 50;
 const WAITING: u32 = 40;
 
 /// Prints the issues around the first one to do, as a tracker that lists recent issues: those before
 /// it are done, and soon no longer listed. No issue follows the number in the file `limit`. The file
 /// `next` gets the number of the first one to do.
-fn pull_window(scene: &Path, stdout: &mut impl Write) -> io::Result<()> {
+fn pull_window(scene: &Path, waiting: u32, stdout: &mut impl Write) -> io::Result<()> {
     let read = |name: &str| -> Option<u32> { std::fs::read_to_string(scene.join(name)).ok()?.parse().ok() };
     let limit = read("limit").unwrap_or(0);
     let mut next = read("next").unwrap_or(1);
@@ -157,7 +159,7 @@ fn pull_window(scene: &Path, stdout: &mut impl Write) -> io::Result<()> {
         let state = if is_done(number) { "done" } else { "todo" };
         format!(r#"{{"id":"b-{number}","title":"Issue {number}","state":"{state}","description":"Do it."}}"#)
     };
-    let listed = next.saturating_sub(DONE).max(1)..=limit.min(next + WAITING);
+    let listed = next.saturating_sub(DONE).max(1)..=limit.min(next + waiting);
     let issues: Vec<String> = listed.map(issue).collect();
     stdout.write_all(format!("[{}]", issues.join(",\n")).as_bytes())
 }
