@@ -168,7 +168,7 @@ impl Log {
         let mut backoff = Backoff::default();
         let mut segment = segment.max(1);
         loop {
-            // Its leader may be dead.
+            // The hub that made its last step was the leader, which may be dead.
             forget_last_hub(&self.client, self.queue.segment(segment)).await;
             let options = WorkflowExecuteUpdateOptions::builder()
                 .update_id(update_id.clone())
