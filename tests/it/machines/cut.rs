@@ -6,7 +6,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::cluster::{Cluster, HUB, WORKER};
-use super::network::{self, SERVER};
+use super::network::{self, Link, SERVER};
 use super::pulse;
 use crate::support::{alive, eventually, stat_fields, wait_for_value};
 
@@ -38,13 +38,13 @@ fn worker_without_a_network_has_ended_its_agent_when_another_one_starts() {
     cluster.env.write("shared/starts", "");
     let mut args = WORKER.to_vec();
     args.push("cut");
-    let cut = network::machine_behind(&cluster, "cut", &args);
+    let (cut, link) = Link::start(&cluster, "cut", &args);
     cut.wait_for("ready");
     let hub = cluster.hub("hub");
     let first = pulse::wait_for_start(&cluster, "1", 1);
     assert_eq!(first.worker, "cut");
     let other = cluster.worker("other");
-    network::cut();
+    link.cut();
     let second = pulse::wait_for_start(&cluster, "1", 2);
     assert_eq!(second.worker, "other");
     let margin = second.at.checked_sub(pulse::last_pulse(&cluster, &first));
@@ -55,7 +55,7 @@ fn worker_without_a_network_has_ended_its_agent_when_another_one_starts() {
     );
     assert_eq!(pulse::overlaps(&cluster), "");
     // What the first attempt still had to send arrives now, and changes nothing.
-    network::repair();
+    link.repair();
     pulse::release(&cluster, "1");
     wait_for_done(&cluster, "1");
     other.stop();
@@ -86,12 +86,12 @@ fn hub_without_a_network_decides_nothing_and_follows_when_it_is_back() {
     };
     cluster.env.write("shared/starts", "");
     let worker = cluster.worker("w");
-    let cut = network::machine_behind(&cluster, "cut", &HUB);
+    let (cut, link) = Link::start(&cluster, "cut", &HUB);
     cut.wait_for(" leading");
     pulse::wait_for_start(&cluster, "1", 1);
     let other = cluster.hub("other");
     other.wait_for("following");
-    network::cut();
+    link.cut();
     // Both hubs see it, as the tracker is on this machine.
     cluster.tracker.add("2", "Issue 2", "todo");
     other.wait_for(" leading");
@@ -99,7 +99,7 @@ fn hub_without_a_network_decides_nothing_and_follows_when_it_is_back() {
     pulse::release(&cluster, "2");
     wait_for_done(&cluster, "1");
     wait_for_done(&cluster, "2");
-    network::repair();
+    link.repair();
     eventually("the hub follows again", || {
         cut.log().matches("following").count() == 2
     });

@@ -1,7 +1,8 @@
-//! Networks of their own for a test and for one of its machines, and the link between them.
+//! Networks of their own for a test and for some of its machines, and the links between them.
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use vik_testkit::{report_skipped, test_name};
 
@@ -16,9 +17,11 @@ const INSIDE: &str = "VIK_TEST_NETWORK";
 
 /// Takes its end of the link when there is one, and runs the program.
 const BEHIND: &str = r#"
+link=$1 address=$2
+shift 2
 ip link set lo up
-until ip address add 10.111.0.2/24 dev behind 2>/dev/null; do sleep 0.02; done
-ip link set behind up
+until ip address add "$address" peer 10.111.0.1 dev "$link" 2>/dev/null; do sleep 0.02; done
+ip link set "$link" up
 exec "$@"
 "#;
 
@@ -28,9 +31,7 @@ exec "$@"
 pub fn enter() -> bool {
     if std::env::var_os(INSIDE).is_some() {
         ip(&["link", "set", "lo", "up"]);
-        ip(&["link", "add", "ahead", "type", "veth", "peer", "name", "behind"]);
-        ip(&["address", "add", &format!("{SERVER}/24"), "dev", "ahead"]);
-        ip(&["link", "set", "ahead", "up"]);
+        ip(&["address", "add", SERVER, "dev", "lo"]);
         return true;
     }
     if std::env::var_os("VIK_TEMPORAL_BIN").is_none() {
@@ -68,27 +69,55 @@ pub fn enter() -> bool {
     false
 }
 
-/// Starts a machine in a network behind the link.
-pub fn machine_behind(cluster: &Cluster, name: &str, args: &[&str]) -> Machine {
-    let vik = PathBuf::from(env!("CARGO_BIN_EXE_vik"));
-    let mut command = cluster.env.command("unshare");
-    command.args(["-n", "sh", "-c", BEHIND, "sh"]).arg(vik).args(args);
-    let machine = cluster.machine(name, command);
-    let network = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/net")).ok();
-    let (own, pid) = (network("thread-self"), machine.pid().to_string());
-    eventually("the machine is in its network", || {
-        network(&pid).is_some_and(|other| Some(other) != own)
-    });
-    ip(&["link", "set", "behind", "netns", &pid]);
-    machine
+/// The link between the network of the test and that of one machine.
+pub struct Link {
+    /// The end in the network of the test.
+    ahead: String,
 }
 
-pub fn cut() {
-    ip(&["link", "set", "ahead", "down"]);
+impl Link {
+    /// Starts a machine in a network of its own, behind a new link.
+    pub fn start(cluster: &Cluster, name: &str, args: &[&str]) -> (Machine, Self) {
+        static LINKS: AtomicU16 = AtomicU16::new(1);
+        let number = LINKS.fetch_add(1, Ordering::Relaxed);
+        let (ahead, behind) = (format!("ahead{number}"), format!("behind{number}"));
+        let [upper, lower] = number.to_be_bytes();
+        let address = format!("10.112.{upper}.{lower}");
+        ip(&["link", "add", &ahead, "type", "veth", "peer", "name", &behind]);
+        ip(&["address", "add", SERVER, "peer", &address, "dev", &ahead]);
+        let link = Self { ahead };
+        link.repair();
+        let vik = PathBuf::from(env!("CARGO_BIN_EXE_vik"));
+        let mut command = cluster.env.command("unshare");
+        command
+            .args(["-n", "sh", "-c", BEHIND, "sh", &behind, &address])
+            .arg(vik)
+            .args(args);
+        let machine = cluster.machine(name, command);
+        let network = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/net")).ok();
+        let (own, pid) = (network("thread-self"), machine.pid().to_string());
+        eventually("the machine is in its network", || {
+            network(&pid).is_some_and(|other| Some(other) != own)
+        });
+        ip(&["link", "set", &behind, "netns", &pid]);
+        (machine, link)
+    }
+
+    pub fn cut(&self) {
+        ip(&["link", "set", &self.ahead, "down"]);
+    }
+
+    pub fn repair(&self) {
+        ip(&["link", "set", &self.ahead, "up"]);
+    }
 }
 
-pub fn repair() {
-    ip(&["link", "set", "ahead", "up"]);
+impl Drop for Link {
+    fn drop(&mut self) {
+        // It is gone already with the last process behind it.
+        let mut command = Command::new("ip");
+        let _ = command.args(["link", "delete", &self.ahead]).output();
+    }
 }
 
 fn ip(args: &[&str]) {
