@@ -138,7 +138,7 @@ fn allowed_outputs_are_applied_in_order_and_recorded() {
 }
 
 #[test]
-fn applied_outputs_are_in_runs_show_and_logs() {
+fn applied_outputs_are_in_runs_and_show() {
     let asking = Asking::new(&[COMMENT, LABEL, STATE]);
     asking.world.once().expect(0);
     let outputs = asking.world.runs()[0]["attempts"][0]["outputs"].clone();
@@ -147,6 +147,12 @@ fn applied_outputs_are_in_runs_show_and_logs() {
     assert_eq!(outputs[1]["progress"], "applied");
     let show = asking.world.vik(&["show", "1"]).expect(0).out;
     assert_contains(&show, "state applied: review");
+}
+
+#[test]
+fn applied_outputs_are_in_logs() {
+    let asking = Asking::new(&[COMMENT, LABEL, STATE]);
+    asking.world.once().expect(0);
     let logs = asking.world.vik(&["logs", "--issue", "1"]).expect(0).out;
     assert_contains(&logs, "✓ label applied  area/ui");
 }

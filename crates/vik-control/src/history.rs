@@ -10,7 +10,7 @@ use vik_core::ids::{AttemptId, IssueId, RunId, StageName};
 use vik_core::issue::Issue;
 use vik_core::limits::estimated;
 use vik_core::outcome::{CostSource, Outcome};
-use vik_core::outputs::Progress;
+use vik_core::outputs::{OutputNote, Progress};
 use vik_store::ledger::{LedgerError, Reader, RunFilter, StoredAttempt, StoredRun};
 use vik_store::{AttemptFiles, History, PastAttempt, StoreError};
 use vik_workspace::Layout;
@@ -26,6 +26,8 @@ pub struct StoredHistory {
     runs: HashMap<RunId, StoredRun>,
     /// The ledger is that of a hub.
     is_of_hub: bool,
+    /// The outputs of each run that a hub carried out for workers.
+    outputs: HashMap<RunId, Vec<OutputNote>>,
 }
 
 impl StoredHistory {
@@ -34,22 +36,34 @@ impl StoredHistory {
     /// # Errors
     /// If the ledger cannot be read.
     pub fn of_issue(ledger: &Reader, issue: &IssueId) -> Result<Self, LedgerError> {
-        Ok(Self::of(
+        Self::of(
             ledger.attempts(Some(issue), u32::MAX)?,
             ledger.runs(&RunFilter::of_issue(issue), usize::MAX)?,
-            ledger.is_copy()?,
-        ))
+            ledger,
+        )
     }
 
-    fn of(attempts: Vec<StoredAttempt>, runs: Vec<StoredRun>, is_of_hub: bool) -> Self {
+    fn of(attempts: Vec<StoredAttempt>, runs: Vec<StoredRun>, ledger: &Reader) -> Result<Self, LedgerError> {
+        let is_of_hub = ledger.is_copy()?;
+        let mut outputs = HashMap::new();
+        for run in runs.iter().filter(|_| is_of_hub) {
+            outputs.insert(run.id, ledger.output_notes(run.id)?);
+        }
         let attempts = attempts.into_iter();
-        Self {
+        Ok(Self {
             is_of_hub,
+            outputs,
             attempts: attempts
                 .map(|attempt| (attempt.started.attempt_id, attempt))
                 .collect(),
             runs: runs.into_iter().map(|run| (run.id, run)).collect(),
-        }
+        })
+    }
+
+    /// Returns the outputs that a hub carried out for an attempt of a worker.
+    fn outputs_of(&self, stored: &StoredAttempt) -> Vec<OutputView> {
+        let notes = self.outputs.get(&stored.started.run).cloned();
+        outputs_of(notes.unwrap_or_default(), stored.started.attempt_id)
     }
 }
 
@@ -87,7 +101,7 @@ pub fn selected(
         .filter(|run| !with_attempts.contains(&run.id))
         .map(|run| bare_run(run, status))
         .collect();
-    let books = StoredHistory::of(stored, runs, ledger.is_copy()?);
+    let books = StoredHistory::of(stored, runs, ledger)?;
     let mut views = join(layout, &past, &books, status);
     views.extend(bare);
     views.sort_by_key(|view| order.get(&view.run_id).copied());
@@ -192,7 +206,10 @@ pub fn attempt(
     status: Option<&Status>,
 ) -> Option<(PastAttempt, AttemptView)> {
     let past = PastAttempt::read(files)?;
-    let books = StoredHistory::of(vec![stored], Vec::new(), false);
+    let books = StoredHistory {
+        attempts: HashMap::from([(stored.started.attempt_id, stored)]),
+        ..StoredHistory::default()
+    };
     let view = view(&past, &books, status);
     Some((past, view))
 }
@@ -202,14 +219,21 @@ pub fn view_of_files(past: &PastAttempt) -> AttemptView {
     view(past, &StoredHistory::default(), None)
 }
 
-/// Returns the view of an attempt from the ledger, completed by what only its files contain.
-pub fn with_files_of(ledger: AttemptView, files: AttemptView) -> AttemptView {
+/// Returns the view of an attempt on a worker: from the ledger, with the outputs that a hub carried
+/// out for it, completed by what only its files contain.
+pub fn view_of_remote(
+    layout: &Layout,
+    stored: &StoredAttempt,
+    notes: Vec<OutputNote>,
+    status: &Status,
+    files: AttemptView,
+) -> AttemptView {
     AttemptView {
         hooks_run_twice: files.hooks_run_twice,
-        outputs: files.outputs,
+        outputs: outputs_of(notes, stored.started.attempt_id),
         skills: files.skills,
         log: files.log,
-        ..ledger
+        ..ledger_view(layout, stored, Some(status))
     }
 }
 
@@ -267,6 +291,7 @@ pub fn join(
         let (started, run) = (&stored.started, books.runs.get(&stored.started.run));
         let mut view = ledger_view(layout, stored, status);
         view.hand_over_failure = run.and_then(|run| stored_failure(stored, run));
+        view.outputs = books.outputs_of(stored);
         let title = run.map(|run| run.title.as_str());
         add(started.run, &started.issue, &started.stage, title, view);
     }
@@ -290,8 +315,8 @@ pub fn join(
 }
 
 /// Returns the view of an attempt whose files are not on this machine: they were removed, or a worker
-/// has them.
-pub fn ledger_view(layout: &Layout, stored: &StoredAttempt, status: Option<&Status>) -> AttemptView {
+/// has them. It has no outputs.
+fn ledger_view(layout: &Layout, stored: &StoredAttempt, status: Option<&Status>) -> AttemptView {
     let started = &stored.started;
     let id = started.attempt_id.to_string();
     let ended = stored.ended.as_ref();
@@ -451,11 +476,13 @@ fn stored_failure(stored: &StoredAttempt, run: &StoredRun) -> Option<String> {
 /// Returns the outputs that the attempt requested, in the order in which they were started.
 fn outputs(attempt: &PastAttempt) -> Vec<OutputView> {
     let record = &attempt.record;
+    let notes = vik_store::output_notes(&attempt.files.output_book(record.run_id));
+    outputs_of(notes, record.session_id)
+}
+
+fn outputs_of(notes: Vec<OutputNote>, attempt_id: AttemptId) -> Vec<OutputView> {
     let mut views: Vec<OutputView> = Vec::new();
-    for note in vik_store::output_notes(&attempt.files.output_book(record.run_id)) {
-        if note.attempt_id != record.session_id {
-            continue;
-        }
+    for note in notes.into_iter().filter(|note| note.attempt_id == attempt_id) {
         let view = OutputView {
             kind: note.kind.to_string(),
             progress: note.progress.as_str().to_owned(),

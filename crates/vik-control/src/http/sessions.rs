@@ -30,8 +30,10 @@ pub async fn detail(State(daemon): State<Arc<Daemon>>, session: SessionInPath) -
     let detail = match find(&daemon, &session).await? {
         (stored, Place::Remote(remote)) => {
             let mut detail: SessionDetail = daemon.read_remote(&remote, SessionPart::Detail).await?;
-            let view = history::ledger_view(&daemon.layout, &stored, Some(&status));
-            detail.attempt = history::with_files_of(view, detail.attempt);
+            let run = stored.started.run;
+            let notes = daemon.run_blocking(move |daemon: &Daemon| Ok(daemon.ledger()?.output_notes(run)?));
+            let (layout, notes) = (&daemon.layout, notes.await?);
+            detail.attempt = history::view_of_remote(layout, &stored, notes, &status, detail.attempt);
             detail
         }
         (stored, Place::Local(files)) => {
