@@ -23,6 +23,7 @@ mod escape;
 mod examples;
 mod extensions;
 mod files;
+mod follow_up;
 mod gates;
 mod git;
 mod hand_over;

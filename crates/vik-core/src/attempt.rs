@@ -132,6 +132,12 @@ impl Start {
         self.turn > 1 && self.resume.is_some() && previous.is_some_and(AttemptResult::ended_turn)
     }
 
+    /// Returns whether the attempt resumes the conversation of an earlier run of its stage, so that
+    /// its prompt is that of the stage (`resume: issue`).
+    pub fn follows_up(&self) -> bool {
+        self.resume.is_some() && self.previous.is_none()
+    }
+
     /// Returns the conversation of the attempt, as far as another one can resume it.
     pub fn conversation(&self, report: &AttemptResult) -> Option<Resume> {
         // A conversation that is too long for the model stays so.

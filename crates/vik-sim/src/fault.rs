@@ -77,6 +77,8 @@ faults! {
     ScopesCross = "scopes_cross";
     /// After a restart, an approval applies to the current text of the issue, even if the text changed.
     ApprovalsWiden = "approvals_widen";
+    /// The conversations of earlier runs are lost at a restart.
+    ConversationsForgotten = "conversations_forgotten";
     /// Questions that wait for an answer are lost at a restart.
     QuestionsForgotten = "questions_forgotten";
     /// Answers to questions are lost at a restart.

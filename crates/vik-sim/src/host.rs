@@ -183,7 +183,7 @@ impl Tree {
 
     /// Returns whether its turn has come to its end now, and it waits for input.
     fn becomes_idle(&mut self) -> bool {
-        let has_turns = self.start.turn > 0 && self.start.stage.resume;
+        let has_turns = self.start.turn > 0 && self.start.stage.resume.resumes();
         let is_done = matches!(self.end, AgentEnd::Done { .. });
         self.is_idle = self.is_open && has_turns && is_done && !self.given_up;
         self.is_idle

@@ -8,8 +8,8 @@ use vik_core::limits::{Limit, Spend};
 use vik_core::money::MicroUsd;
 use vik_core::scope::Scope;
 use vik_core::workflow::{
-    ApprovePolicy, HandOverRetry, KeepTime, OnStateChange, QuestionPolicy, RemoveWorkspace, ScopeConflicts,
-    Show, Stage, StageIntent, TrustPolicy, Turns, Untrusted, Workflow,
+    ApprovePolicy, HandOverRetry, KeepTime, OnStateChange, QuestionPolicy, RemoveWorkspace, ResumePolicy,
+    ScopeConflicts, Show, Stage, StageIntent, TrustPolicy, Turns, Untrusted, Workflow,
 };
 use vik_workflow_reader::load;
 
@@ -234,7 +234,12 @@ fn show(workflow: &mut Workflow, rng: &mut Rng) {
 fn switches(workflow: &mut Workflow, rng: &mut Rng) {
     for stage in &mut workflow.issue.stages {
         stage.parallel = rng.percent(25);
-        stage.resume = rng.percent(60);
+        stage.resume = rng.pick(&[
+            ResumePolicy::Never,
+            ResumePolicy::Run,
+            ResumePolicy::Run,
+            ResumePolicy::Issue,
+        ]);
         stage.on_state_change = rng.pick(&[OnStateChange::Finish, OnStateChange::Cancel]);
         let hook = |rng: &mut Rng| maybe(rng, 40, |_| "hook".to_owned());
         stage.before_run = hook(rng);

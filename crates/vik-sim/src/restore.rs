@@ -40,6 +40,11 @@ pub(crate) fn spoil(stored: &mut Stored, fault: Option<Fault>) {
                 machine.remove("messages");
             }
         }),
+        Some(Fault::ConversationsForgotten) => patch(stored, |machine| {
+            if let Some(machine) = machine.as_object_mut() {
+                machine.remove("conversations");
+            }
+        }),
         Some(Fault::TurnsForgotten) => patch_runs(stored, |run| {
             if run.get("turns").is_some() {
                 run["turns"] = 0.into();

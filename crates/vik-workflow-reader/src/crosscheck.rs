@@ -227,7 +227,7 @@ impl Check<'_> {
                 format!("with the runtime `{}`", runtime.map_or("", Runtime::as_str))
             };
             let has_no_sessions = runtime.is_some_and(|runtime| !runtime.can_resume());
-            if has_no_sessions && stage.resume && !self.places.is_absent(&at("resume")) {
+            if has_no_sessions && stage.resume.resumes() && !self.places.is_absent(&at("resume")) {
                 let hint = "every attempt starts a new conversation".to_owned();
                 let message = format!("`resume` has no effect {}", without(runtime));
                 self.unused(at("resume"), message, Some(hint));
@@ -237,7 +237,7 @@ impl Check<'_> {
                 ("turns", stage.turns.is_some()),
             ];
             for (key, is_set) in unused {
-                if is_set && (has_no_sessions || !stage.resume) {
+                if is_set && (has_no_sessions || !stage.resume.resumes()) {
                     let why = if has_no_sessions {
                         without(runtime)
                     } else {

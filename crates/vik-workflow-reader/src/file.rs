@@ -3,8 +3,8 @@
 use vik_core::duration::Span;
 use vik_core::limits::Limit;
 use vik_core::workflow::{
-    self, HandOverRetry, KeepTime, LogFormat, OnStateChange, QuestionPolicy, RemoveWorkspace, SandboxChoice,
-    ScopeConflicts,
+    self, HandOverRetry, KeepTime, LogFormat, OnStateChange, QuestionPolicy, RemoveWorkspace, ResumePolicy,
+    SandboxChoice, ScopeConflicts,
 };
 
 use super::agent::Agent;
@@ -344,10 +344,12 @@ section! {
     /// What happens to a running attempt whose issue leaves the state: it continues, or it is
     /// stopped.
     "on_state_change" on_state_change: defaults OnStateChange = OnStateChange::Finish;
-    /// Whether the next attempt resumes the conversation of an interrupted one.
-    "resume" resume: defaults bool = true;
-    /// The prompt for a resumed conversation; a template like `prompt`. Default: a built-in prompt
-    /// that contains the output of `verify`.
+    /// Which conversations attempts resume. `run`: the one of an interrupted attempt; `true` is the
+    /// same. `issue`: also the last one of the stage, when the issue comes back to it; its next
+    /// message is the prompt of the stage. `false`: none.
+    "resume" resume: defaults ResumePolicy = ResumePolicy::Run;
+    /// The prompt after an interruption; a template like `prompt`. Default: a built-in prompt that
+    /// contains the output of `verify`.
     "resume_prompt" resume_prompt: optional Text;
     /// Continues the conversation of an attempt that succeeded or whose `verify` failed, as long as
     /// the issue is in the state of the stage. Default: the next attempt starts a new conversation.

@@ -10,7 +10,8 @@ use vik_core::approval::OnTimeout;
 use vik_core::duration::Span;
 use vik_core::workflow::{
     ArgsStyle, Home, HookKind, LogFormat, NotifyEvent, OnStateChange, OnViolation, OutputFormat, Permission,
-    RemoveWorkspace, Runtime, SandboxBackend, SandboxFiles, ScopeConflicts, Untrusted,
+    RemoveWorkspace, ResumeForm, ResumePolicy, Runtime, SandboxBackend, SandboxFiles, ScopeConflicts,
+    Untrusted,
 };
 use vik_yaml::{Diagnostic, Kind, Node, Value};
 
@@ -157,6 +158,28 @@ impl Decode for bool {
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "type": "boolean" })
+    }
+}
+
+impl Decode for ResumePolicy {
+    type Value = Self;
+
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+        let wanted = "`run`, `issue`, `true` or `false`";
+        let scalar = cx.scalar(node, wanted)?;
+        match (&scalar.value, scalar.text.as_str()) {
+            (Value::Bool(is_on), _) => Some(ResumeForm::Switch(*is_on).into()),
+            (_, "run") => Some(Self::Run),
+            (_, "issue") => Some(Self::Issue),
+            (_, text) => {
+                let wanted = format!("expected {wanted}");
+                cx.refuse_text("unknown_value", node, ("unknown value", text), wanted)
+            }
+        }
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<ResumeForm>()
     }
 }
 

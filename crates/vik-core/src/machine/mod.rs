@@ -28,15 +28,15 @@ use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 
 use crate::approval::Gate;
-use crate::attempt::{AttemptResult, HandedBack, Start, StopReason};
-use crate::ids::{AttemptId, RunId, StageName};
+use crate::attempt::{AttemptResult, HandedBack, Resume, Start, StopReason};
+use crate::ids::{AgentName, AttemptId, RunId, StageName};
 use crate::issue::Issue;
 use crate::limits::{Charges, LimitHit, LimitScope, Spend};
 use crate::message::WaitingMessage;
 use crate::outcome::Outcome;
 use crate::time::{Mono, Now};
 use crate::worker::WorkerName;
-use crate::workflow::{Stage, Workflow};
+use crate::workflow::{ResumePolicy, Stage, Workflow};
 
 pub use hand_over::HandOver;
 pub use lifetime::LifetimeUsage;
@@ -86,6 +86,9 @@ pub struct IssueMachine {
     /// What a person did who had taken the issue over, until an agent has read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     handed_back: Option<Box<HandedBack>>,
+    /// The last conversation of each stage with `resume: issue`, for the attempts of later runs.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    conversations: BTreeMap<StageName, (AgentName, Resume)>,
     /// The worker that has the workspace; `None` for this machine, or if there is no workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     worker: Option<WorkerName>,
@@ -129,6 +132,7 @@ impl IssueMachine {
             messages: Vec::new(),
             taken_over: None,
             handed_back: None,
+            conversations: BTreeMap::new(),
             worker: None,
             fencing_number: 0,
         }
@@ -244,9 +248,16 @@ impl IssueMachine {
         self.worker.as_ref()
     }
 
-    /// Forgets the worker of the workspace, which was removed. Returns false if nothing changed.
-    pub fn forget_worker(&mut self) -> bool {
-        self.worker.take().is_some()
+    /// Returns the last conversation of each stage with `resume: issue`, with its agent.
+    pub fn conversations(&self) -> &BTreeMap<StageName, (AgentName, Resume)> {
+        &self.conversations
+    }
+
+    /// Forgets what belongs to the workspace, which was removed: its worker, and the conversations
+    /// about it. Returns false if nothing changed.
+    pub fn forget_workspace(&mut self) -> bool {
+        let conversations = std::mem::take(&mut self.conversations);
+        self.worker.take().is_some() || !conversations.is_empty()
     }
 
     /// Returns the number of consecutive internal failures of each stage that is not parked for
@@ -439,6 +450,16 @@ impl IssueMachine {
             run.on_answers_read(&start);
         }
         run.attempt_ended(&start, stopped, report, after, now);
+        if start.stage.resume == ResumePolicy::Issue {
+            let last = run.conversation.as_ref().or(run.finished.as_ref()).cloned();
+            let name = start.stage.name.clone();
+            match last {
+                Some(last) => drop(self.conversations.insert(name, last)),
+                // It cannot be resumed any more.
+                None if start.resume.is_some() => drop(self.conversations.remove(&name)),
+                None => {}
+            }
+        }
         // The day's limit does not count against the run, which proceeds on the next day, and a
         // turn only if it is the last one of its conversation.
         run.attempts += u32::from(counts && !is_day_limit && !run.continues(&start.stage));

@@ -7,7 +7,7 @@ use crate::intent::Intent;
 use crate::limits::Limit;
 use crate::time::Now;
 use crate::worker::WorkerName;
-use crate::workflow::{AgentProfile, Stage};
+use crate::workflow::{AgentProfile, ResumePolicy, Stage};
 
 /// The attempt for which a stage is reserved.
 #[derive(Clone, Copy, Debug)]
@@ -47,11 +47,16 @@ impl IssueMachine {
             .finished
             .as_ref()
             .filter(|_| continues || !messages.is_empty());
+        let of_earlier_run = self
+            .conversations
+            .get(&stage.name)
+            .filter(|_| stage.resume == ResumePolicy::Issue && run.last.is_none());
         let resume = run
             .conversation
             .as_ref()
             .or(finished)
-            .filter(|_| stage.resume && agent.is_some_and(|agent| agent.runtime.can_resume()))
+            .or(of_earlier_run)
+            .filter(|_| stage.resume.resumes() && agent.is_some_and(|agent| agent.runtime.can_resume()))
             .filter(|(earlier, _)| *earlier == stage.agent)
             .filter(|(_, resume)| resume.worker.as_ref() == worker)
             .map(|(_, resume)| resume.clone());

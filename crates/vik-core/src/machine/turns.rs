@@ -40,7 +40,7 @@ impl IssueMachine {
         let is_left = stage.turns.is_some_and(|turns| turn < turns.max);
         turn > 0
             && is_left
-            && stage.resume
+            && stage.resume.resumes()
             && stage.agent == start.stage.agent
             && self.present
             && self.issue.is_taken_by(&stage.when)
@@ -105,7 +105,7 @@ impl Run {
             .is_some_and(|turns| (1..turns.max).contains(&self.turns));
         let finished = self.finished.as_ref();
         is_left
-            && stage.resume
+            && stage.resume.resumes()
             && finished.is_some_and(|(agent, _)| *agent == stage.agent)
             && self.last.as_ref().is_some_and(AttemptResult::ended_turn)
     }

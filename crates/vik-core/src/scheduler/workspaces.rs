@@ -204,7 +204,7 @@ impl Scheduler {
             self.workspaces.kept.remove(issue);
             match self.machines.get_mut(issue) {
                 Some(machine) => {
-                    if machine.forget_worker() {
+                    if machine.forget_workspace() {
                         self.changed.insert(issue.clone());
                     }
                 }

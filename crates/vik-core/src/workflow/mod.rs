@@ -12,6 +12,7 @@ mod mcp;
 pub mod model;
 mod notify;
 mod question;
+mod resume;
 mod retention;
 mod sandbox;
 mod tracker;
@@ -35,6 +36,7 @@ pub use model::{
     TimeOfDay, Turns, Workflow, WorkspaceRoot,
 };
 pub use question::QuestionPolicy;
+pub use resume::{ResumeForm, ResumePolicy, ResumeScope};
 pub use retention::{KeepTime, Retention};
 pub use tracker::{StartState, shell_quoted};
 pub use triggers::{Hook, HookKind, Job, ScheduleEntry, Webhooks};

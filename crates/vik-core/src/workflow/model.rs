@@ -15,6 +15,7 @@ use super::http::Http;
 use super::intent::{ScopeConflicts, StageIntent, TrustPolicy};
 use super::mcp::McpServer;
 use super::question::QuestionPolicy;
+use super::resume::ResumePolicy;
 use super::retention::{KeepTime, Retention};
 use super::tracker::{StartState, shell_quoted};
 use crate::duration::Span;
@@ -239,8 +240,8 @@ pub struct Stage {
     pub parallel: bool,
     /// `on_state_change`: what happens to an attempt whose issue leaves the state.
     pub on_state_change: OnStateChange,
-    /// `resume`: whether the conversation of an interrupted attempt is resumed.
-    pub resume: bool,
+    /// `resume`: which conversations its attempts resume.
+    pub resume: ResumePolicy,
     /// `resume_prompt`: the prompt for that; `None` for the built-in one.
     pub resume_prompt: Option<String>,
     /// `turns`: whether a conversation continues until the issue leaves the state; `None` if each

@@ -163,7 +163,7 @@ impl AttemptContext<'_> {
         if self.start().continues_turns() {
             return Ok((TURN_PROMPT.to_owned(), "the prompt of a turn".to_owned()));
         }
-        if self.start().resume.is_some() {
+        if self.start().resume.is_some() && !self.start().follows_up() {
             let template = stage.resume_prompt.as_deref().unwrap_or(RESUME_PROMPT);
             return Ok((template.to_owned(), "the resume prompt".to_owned()));
         }

@@ -80,7 +80,8 @@ impl<'a> Turns<'a> {
         started: Instant,
     ) -> Self {
         let current = cx.turn_of_max();
-        let is_possible = is_open && cx.spec.not_steerable_because.is_none() && cx.start().stage.resume;
+        let is_possible =
+            is_open && cx.spec.not_steerable_because.is_none() && cx.start().stage.resume.resumes();
         let turns = Self {
             cx,
             scripts,

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
-use vik_core::attempt::{Start, StopReason};
+use vik_core::attempt::{Resume, Start, StopReason};
 use vik_core::ids::{AgentName, AttemptId, IssueId, RunId, StageName};
 use vik_core::issue::Fingerprint;
 use vik_core::limits::{Charges, Spend, estimated};
@@ -120,6 +120,8 @@ pub(super) struct Books {
     pub workers_lost: BTreeMap<usize, u32>,
     /// The worker that has the workspace of an issue.
     pub workers: BTreeMap<usize, WorkerName>,
+    /// The last conversation of each stage with `resume: issue`, and its agent.
+    pub conversations: BTreeMap<(usize, StageName), (AgentName, Resume)>,
     pub lives: Vec<Lived>,
     pub days: BTreeMap<Date, Spend>,
     pub parked: BTreeMap<(usize, StageName), Parked>,
@@ -230,6 +232,9 @@ impl Books {
                         },
                     )?;
                 }
+            }
+            for (stage, kept) in machine.conversations() {
+                books.conversations.insert((issue, stage.clone()), kept.clone());
             }
             if machine.workers_lost_in_a_row() > 0 {
                 books.workers_lost.insert(issue, machine.workers_lost_in_a_row());
@@ -391,6 +396,12 @@ impl Books {
             format!(
                 "lost workers {:?}, on disk {:?}",
                 self.workers_lost, read.workers_lost
+            )
+        })?;
+        ensure(self.conversations == read.conversations, WHOLE, || {
+            format!(
+                "conversations {:?}, on disk {:?}",
+                self.conversations, read.conversations
             )
         })?;
         ensure(self.workers == read.workers, WHOLE, || {

@@ -235,6 +235,9 @@ impl Oracle {
             .and_then(|facts| facts.report.as_ref());
         let report = report.unwrap_or(reported).clone();
         self.leaves_work(run, attempt_id, &report);
+        if let Some(start) = self.facts.get(&attempt_id).map(|facts| facts.start.clone()) {
+            self.conversation_ended(&start, &report);
+        }
         self.question_ended(attempt_id, &report, active.stopped.as_ref());
         let went_on = matches!(
             report.outcome,

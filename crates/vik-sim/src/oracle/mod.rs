@@ -11,6 +11,7 @@ mod messages;
 mod owned;
 mod parked;
 mod questions;
+mod resume;
 mod start;
 mod turns;
 mod workers;

@@ -340,38 +340,4 @@ impl Oracle {
             || format!("budget {:?}, remaining {left:?}", start.budget),
         )
     }
-
-    /// Checks that the attempt resumes a conversation of its own run, and knows the result of the
-    /// last attempt.
-    fn check_resumption(&self, start: &Start) -> Held {
-        let last = self.last_facts(start.run);
-        let report = last.and_then(|facts| facts.report.as_ref());
-        ensure(
-            start.previous.as_ref() == report,
-            "an attempt receives the result of the previous one",
-            || {
-                format!(
-                    "{} has the previous result {:?}, expected {report:?}",
-                    start.attempt_id, start.previous
-                )
-            },
-        )?;
-        let Some(resume) = &start.resume else {
-            return Ok(());
-        };
-        let earlier = self.facts.get(&resume.attempt_id);
-        let right = earlier.is_some_and(|facts| {
-            facts.start.run == start.run
-                && facts.start.stage.agent == start.stage.agent
-                && facts.report.as_ref().is_some_and(|report| {
-                    !report.resume_failed
-                        && report.provider_session_id.as_ref() == Some(&resume.provider_session_id)
-                })
-        });
-        ensure(
-            right && start.stage.resume,
-            "a conversation is resumed only within its run",
-            || format!("{} resumes {}", start.attempt_id, resume.attempt_id),
-        )
-    }
 }

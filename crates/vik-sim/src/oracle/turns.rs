@@ -29,7 +29,7 @@ impl Facts {
         let last = self.last_turn(report);
         let is_left = stage.turns.is_some_and(|turns| last < turns.max);
         let is_known = report.provider_session_id.is_some() || self.start.resume.is_some();
-        is_left && stage.resume && is_known && report.ended_turn() && !report.resume_failed
+        is_left && stage.resume.resumes() && is_known && report.ended_turn() && !report.resume_failed
     }
 }
 
@@ -53,7 +53,7 @@ impl Oracle {
             last.start.stage.agent == start.stage.agent && last.start.worker == start.worker
         });
         let must_continue =
-            is_ended && is_known && has_it && start.stage.resume && (1..most).contains(&before);
+            is_ended && is_known && has_it && start.stage.resume.resumes() && (1..most).contains(&before);
         ensure(
             start.turn == next || (start.turn == most.min(1) && !must_continue),
             COUNTED,

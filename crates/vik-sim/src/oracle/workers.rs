@@ -151,10 +151,12 @@ impl Oracle {
         Ok(())
     }
 
-    /// Handles the removal of a workspace. An issue that only the ledger has keeps its worker.
+    /// Handles the removal of a workspace. An issue that only the ledger has keeps its worker and its
+    /// conversations.
     pub(super) fn workspace_removed(&mut self, issue: &IssueId, is_in_use: bool) {
         if is_in_use {
             self.books.workers.remove(&number(issue));
+            self.books.conversations.retain(|(of, _), _| *of != number(issue));
         }
     }
 }

@@ -225,6 +225,11 @@ fn keys_without_effect_are_reported() {
     let off = ("agent:", "resume: false\n      agent:");
     assert_eq!(load(&minimal_with(&[runtime, off])).diagnostics, []);
     stage("resume: false\n      ^resume_prompt: x", "unused_key");
+    for on in ["true", "run", "issue"] {
+        let on = ("agent:", &*format!("resume: {on}\n      agent:"));
+        assert_eq!(load(&minimal_with(&[on])).diagnostics, []);
+    }
+    stage("resume: ^always", "unknown_value");
     let show = "  show: {^timeout: 1s}\n  pull:";
     one(&[("  pull:", show)], "unused_key");
     let loaded = load(&MINIMAL.replace("model:", "base_url: http://localhost:1\n    model:"));

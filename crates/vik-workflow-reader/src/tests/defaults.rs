@@ -66,7 +66,7 @@ fn defaults_are_those_of_the_contract() {
         stage.max_concurrency => None;
         stage.parallel => false;
         stage.on_state_change => OnStateChange::Finish;
-        stage.resume => true;
+        stage.resume => ResumePolicy::Run;
         stage.resume_prompt => None;
         stage.intent => StageIntent::default();
         stage.approve => None;

@@ -33,6 +33,7 @@ const RELEASED: &[&str] = &[
     include_str!("fixtures/ledger-6.sql"),
     include_str!("fixtures/ledger-7.sql"),
     include_str!("fixtures/ledger-8.sql"),
+    include_str!("fixtures/ledger-9.sql"),
 ];
 
 #[test]
@@ -90,6 +91,11 @@ fn released_ledgers_load_with_the_schema_of_a_new_one() {
         assert_eq!(
             hand_over.map(|hand_over| hand_over.tries),
             (version > 4).then_some(3)
+        );
+        let kept = parked.conversations().get("review");
+        assert_eq!(
+            kept.map(|(agent, kept)| (agent.as_str(), &*kept.provider_session_id)),
+            (version > 8).then_some(("coder", "conversation"))
         );
         let messages = parked.messages().iter();
         let messages: Vec<_> = messages.map(|waiting| waiting.message.text.as_str()).collect();

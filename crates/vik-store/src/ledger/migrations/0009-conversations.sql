@@ -1,0 +1,2 @@
+-- From here on, an issue has the last conversation of each stage with `resume: issue`, and the definition of a stage that value. A
+-- Vik of schema 8 could not read such a stage, so it must refuse the ledger.
