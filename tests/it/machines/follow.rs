@@ -150,6 +150,72 @@ fn follower_answers_as_the_hub_that_leads_before_and_after_a_takeover() {
     worker.stop();
 }
 
+/// A script whose first attempt asks a question, and whose second one runs until `go` exists.
+const ASKS: &str = r#"SCRIPT: count n; on 1 run printf '{"question":"Which table?","choices":["old","new"]}\n' >> "$VIK_QUESTIONS"; on 2 touch up; on 2 wait-file go 300000; ok"#;
+
+#[test]
+fn follower_passes_on_each_command_of_a_person() {
+    let agent = json!({"runtime": "command", "command": ["vik-scripted-agent"]});
+    let cluster = Cluster::with(&[("1", "todo"), ("2", "todo")], agent, ASKS, |flow, _| {
+        flow["issue"]["stages"]["work"]["approve"] = json!({"before": true});
+    });
+    let Some(cluster) = cluster else { return };
+    let worker = cluster.worker("w");
+    let leader = cluster.hub("leader");
+    leader.wait_for(" leading");
+    let follower = cluster.hub("follower");
+    follower.wait_for("following: ");
+    let ask = |args: &[&str]| cluster.vik(&follower, args);
+    let hold = |hub: &Machine| {
+        let explained: Value = serde_json::from_str(&cluster.vik(hub, &["explain", "1", "--json"])).unwrap();
+        let reason = &explained["now"]["stages"][0]["hold"]["reason"];
+        reason.as_str().unwrap_or_default().to_owned()
+    };
+    // What the hub that leads has then.
+    let leads_with = |list: &str, count: usize| {
+        status(&cluster, &leader, |status| {
+            status[list].as_array().is_some_and(|list| list.len() == count)
+        })
+    };
+    leads_with("approvals", 2);
+    ask(&["pause", "1"]);
+    leads_with("paused_issues", 1);
+    ask(&["resume", "1"]);
+    leads_with("paused_issues", 0);
+    assert_eq!([hold(&follower), hold(&leader)], ["approval", "approval"]);
+    ask(&["deny", "2", "--message", "Not now."]);
+    leads_with("parked", 1);
+    assert_contains(ask(&["show", "2"]), "Not now.");
+    assert_contains(cluster.fails(&follower, &["deny", "2"]), "no pending approval");
+    ask(&["retry", "2"]);
+    leads_with("approvals", 2);
+    ask(&["message", "1", "Use UTC."]);
+    ask(&["approve", "1"]);
+    leads_with("questions", 1);
+    assert_contains(ask(&["status"]), "Which table?");
+    assert_contains(
+        cluster.fails(&follower, &["answer", "1", "--choice", "3"]),
+        "no choice 3",
+    );
+    ask(&["answer", "1", "--choice", "2"]);
+    leads_with("questions", 0);
+    wait_for_agent(&cluster, "1");
+    ask(&["message", "1", "Use UTC, please."]);
+    let runs: Value = serde_json::from_str(&ask(&["runs", "--json"])).unwrap();
+    assert_eq!(runs[0]["attempts"].as_array().map(Vec::len), Some(2), "{runs}");
+    let report: Value = serde_json::from_str(&ask(&["report", "--json"])).unwrap();
+    assert!(report.is_object(), "{report}");
+    assert_contains(ask(&["takeover", "1"]), "the worker `w`");
+    leads_with("sessions", 0);
+    assert_eq!(hold(&leader), "taken_over");
+    ask(&["handback", "1"]);
+    assert_ne!(hold(&leader), "taken_over");
+    assert_eq!(cluster.moves(), [""; 0]);
+    follower.stop();
+    leader.stop();
+    worker.stop();
+}
+
 #[test]
 fn detached_hub_is_ready_when_it_follows_and_stops_alone() {
     let Some(cluster) = cluster() else { return };
