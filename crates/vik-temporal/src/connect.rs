@@ -130,7 +130,7 @@ async fn connect_once(settings: &Settings) -> Result<Client, ConnectError> {
     let address = &settings.address;
     let connection = Connection::connect(connection_options(settings)?)
         .await
-        .map_err(|error| connect_error(address, is_encrypted(settings), error))?;
+        .map_err(|error| connect_error(settings, error))?;
     let options = ClientOptions::new(&settings.namespace)
         .data_converter(data_converter(settings.codec.clone()))
         .build();
@@ -195,14 +195,15 @@ fn tls_options(tls: &Tls) -> TlsOptions {
         .build()
 }
 
-fn connect_error(address: &str, is_encrypted: bool, error: ClientConnectError) -> ConnectError {
+fn connect_error(settings: &Settings, error: ClientConnectError) -> ConnectError {
+    let address = &settings.address;
     let cause: &(dyn std::error::Error + 'static) = match &error {
         ClientConnectError::SystemInfoCallError(status) => status,
         error => error,
     };
     if let Some((problem, reason)) = tls_problem(cause) {
         return ConnectError::Tls {
-            address: address.to_owned(),
+            address: address.clone(),
             problem,
             reason,
         };
@@ -211,28 +212,32 @@ fn connect_error(address: &str, is_encrypted: bool, error: ClientConnectError) -
         // A server refuses the certificate of a client after the handshake, and only closes the
         // connection.
         ClientConnectError::SystemInfoCallError(status)
-            if is_encrypted && std::error::Error::source(&status).is_some() =>
+            if is_encrypted(settings) && std::error::Error::source(&status).is_some() =>
         {
+            let has_certificate = settings.tls.as_ref().is_some_and(|tls| tls.client.is_some());
+            let hint = if has_certificate {
+                "if it requires a certificate of the client, check `engine.temporal.tls.cert_file` and `key_file`, \
+                 and whether the certificate has expired"
+            } else {
+                "it may require a certificate of the client, and the workflow has none: set \
+                 `engine.temporal.tls.cert_file` and `key_file`"
+            };
             ConnectError::Unreachable {
-                address: address.to_owned(),
-                reason: format!(
-                    "it closes the connection: if it requires a certificate of the client, check \
-                     `engine.temporal.tls.cert_file` and `key_file`, and whether the certificate has expired ({})",
-                    causes(&status)
-                ),
+                address: address.clone(),
+                reason: format!("it closes the connection: {hint} ({})", causes(&status)),
             }
         }
         ClientConnectError::SystemInfoCallError(status) => status_error(address, &status),
         ClientConnectError::TonicTransportError(error) => ConnectError::Unreachable {
-            address: address.to_owned(),
+            address: address.clone(),
             reason: causes(&error),
         },
         error @ ClientConnectError::DnsResolutionError { .. } => ConnectError::Unreachable {
-            address: address.to_owned(),
+            address: address.clone(),
             reason: causes(&error),
         },
         error => ConnectError::InvalidSettings {
-            address: address.to_owned(),
+            address: address.clone(),
             reason: causes(&error),
         },
     }

@@ -174,7 +174,10 @@ fn certificate_that_is_not_accepted_is_an_error_with_its_key() {
             &name("another.test"),
             &["`engine.temporal.tls.server_name`", SERVER_NAME],
         )
-        .assert_waits(&tls("ca", None), &["`engine.temporal.tls.cert_file`"])
+        .assert_waits(
+            &tls("ca", None),
+            &["the workflow has none", "`engine.temporal.tls.cert_file`"],
+        )
         .assert_waits(
             &tls("ca", Some("expired-client")),
             &["`engine.temporal.tls.cert_file`", "expired"],
