@@ -46,21 +46,7 @@ impl RemoteLeader {
         let is_read = request.is_read();
         let body = serde_json::to_string(&HubRequest::Api(Box::new(request)));
         let body = body.map_err(|error| ForwardError::NoLeader(error.to_string()))?;
-        loop {
-            let error = match self.ask_once(&body, deadline).await {
-                Ok(response) => return Ok(response),
-                Err(Unanswered::NotCarriedOut { reason, again }) => (ForwardError::NoLeader(reason), again),
-                Err(Unanswered::Unknown {
-                    leader,
-                    reason,
-                    again,
-                }) => (ForwardError::Unknown { leader, reason }, is_read && again),
-            };
-            match error {
-                (_, true) if Instant::now() + PAUSE < deadline => sleep(PAUSE).await,
-                (error, _) => return Err(error),
-            }
-        }
+        repeat(is_read, deadline, || self.ask_once(&body, deadline)).await
     }
 
     async fn ask_once(&self, body: &str, deadline: Instant) -> Result<ForwardedResponse, Unanswered> {
@@ -135,7 +121,32 @@ impl LeadingHub for RemoteLeader {
     }
 }
 
+/// Asks until a hub answers or the deadline has passed. What may have been carried out is repeated
+/// only if the request changes nothing.
+async fn repeat<T, F: Future<Output = Result<T, Unanswered>>>(
+    is_read: bool,
+    deadline: Instant,
+    mut ask_once: impl FnMut() -> F,
+) -> Result<T, ForwardError> {
+    loop {
+        let error = match ask_once().await {
+            Ok(response) => return Ok(response),
+            Err(Unanswered::NotCarriedOut { reason, again }) => (ForwardError::NoLeader(reason), again),
+            Err(Unanswered::Unknown {
+                leader,
+                reason,
+                again,
+            }) => (ForwardError::Unknown { leader, reason }, is_read && again),
+        };
+        match error {
+            (_, true) if Instant::now() + PAUSE < deadline => sleep(PAUSE).await,
+            (error, _) => return Err(error),
+        }
+    }
+}
+
 /// One hub has not answered.
+#[derive(Clone, Debug)]
 enum Unanswered {
     NotCarriedOut {
         reason: String,
@@ -148,4 +159,65 @@ enum Unanswered {
         /// Whether the next hub may answer, if the request changes nothing.
         again: bool,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(9);
+
+    fn not_carried_out(again: bool) -> Unanswered {
+        Unanswered::NotCarriedOut {
+            reason: "none leads".to_owned(),
+            again,
+        }
+    }
+
+    fn unknown(again: bool) -> Unanswered {
+        Unanswered::Unknown {
+            leader: "the hub".to_owned(),
+            reason: "it was lost".to_owned(),
+            again,
+        }
+    }
+
+    /// Asks hubs that answer like this, one after another, and the last one again and again. Returns
+    /// the result, and how often a hub was asked.
+    async fn asked(is_read: bool, answers: &[Result<u8, Unanswered>]) -> (Result<u8, ForwardError>, usize) {
+        let mut count = 0;
+        let result = repeat(is_read, Instant::now() + LIMIT, || {
+            count += 1;
+            std::future::ready(answers[count.min(answers.len()) - 1].clone())
+        })
+        .await;
+        (result, count)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn change_that_may_have_been_carried_out_is_not_repeated() {
+        let answers = [Err(not_carried_out(true)), Err(unknown(true)), Ok(1)];
+        let (result, count) = asked(false, &answers).await;
+        assert!(matches!(result, Err(ForwardError::Unknown { .. })), "{result:?}");
+        assert_eq!(count, 2);
+        assert_eq!(asked(true, &answers).await, (Ok(1), 3), "a read is repeated");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_no_hub_can_answer_is_asked_once() {
+        for unanswered in [not_carried_out(false), unknown(false)] {
+            let (result, count) = asked(true, &[Err(unanswered), Ok(1)]).await;
+            assert!(result.is_err());
+            assert_eq!(count, 1);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn hubs_are_asked_until_the_deadline() {
+        let began = Instant::now();
+        let (result, count) = asked(false, &[Err(not_carried_out(true))]).await;
+        assert_eq!(result, Err(ForwardError::NoLeader("none leads".to_owned())));
+        assert!(began.elapsed() < LIMIT);
+        assert_eq!(count, 45);
+    }
 }
