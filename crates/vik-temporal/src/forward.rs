@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_no_hub_can_answer_is_asked_once() {
+    async fn request_that_no_hub_can_answer_is_asked_once() {
         for unanswered in [not_carried_out(false), unknown(false)] {
             let (result, count) = asked(true, &[Err(unanswered), Ok(1)]).await;
             assert!(result.is_err());
@@ -214,10 +214,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn hubs_are_asked_until_the_deadline() {
-        let began = Instant::now();
+        let start = Instant::now();
         let (result, count) = asked(false, &[Err(not_carried_out(true))]).await;
         assert_eq!(result, Err(ForwardError::NoLeader("none leads".to_owned())));
-        assert!(began.elapsed() < LIMIT);
+        assert!(start.elapsed() < LIMIT);
         assert_eq!(count, 45);
     }
 }
