@@ -45,9 +45,9 @@ section! {
     "issues" issues: section Issues;
     /// How Vik works on each issue.
     "issue" issue: section Issue;
-    /// What coordinates several machines that work on one queue of issues. Not available yet: `vik
-    /// run` refuses a workflow with it. Without it, all work is done on this machine. A change
-    /// requires a restart.
+    /// What coordinates several machines that work on one queue of issues. Only a Vik that was built
+    /// with the feature `temporal` runs a workflow with it. Without it, all work is done on this
+    /// machine. A change requires a restart.
     "engine" engine: optional Engine;
     /// The dashboard and the HTTP API on TCP. Requests need the token or a sign-in. Not used with
     /// `run --once`. A change requires a restart.
