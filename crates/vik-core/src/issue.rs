@@ -9,7 +9,9 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use vik_scope::Scope;
 
+pub use self::activity::{Activity, ActivityKey, Check, CheckState, Comment, OWN_MARK};
 pub use self::fields::FieldWarning;
+pub(crate) use self::fields::author_of;
 use self::pull::Item;
 pub use self::pull::{Misspelled, ParsePullError, Pull, Skipped, UNREADABLE_BLOCKER, Wanted};
 use crate::ids::IssueId;
@@ -52,6 +54,7 @@ struct ReadOnce {
     /// The intersection of its scope with that of the first stage that asked.
     joined: OnceLock<Arc<(Scope, Result<Scope, BadIntent>)>>,
     origin: OnceLock<Arc<Origin>>,
+    activity: OnceLock<Arc<Activity>>,
 }
 
 impl fmt::Debug for ReadOnce {
@@ -189,11 +192,22 @@ impl Issue {
             .get_or_init(|| Arc::new(Origin::read(&self.fields(), self.labels())))
     }
 
-    /// Returns a hash of the text that an approval covers: all fields but the state and the time of
-    /// the update. Another fingerprint needs another approval.
+    /// Returns the comments and checks.
+    pub fn activity(&self) -> &Activity {
+        self.read.activity.get_or_init(|| {
+            Arc::new(if activity::may_have_activity(&self.payload) {
+                Activity::read(&self.fields())
+            } else {
+                Activity::default()
+            })
+        })
+    }
+
+    /// Returns a hash of the text that an approval covers: all fields but the state, the time of the
+    /// update, and what others say about the issue. Another fingerprint needs another approval.
     pub fn text_fingerprint(&self) -> Fingerprint {
         let mut fields = self.fields();
-        for key in ["state", "status", "updated_at", "updatedAt"] {
+        for key in ["state", "status", "updated_at", "updatedAt", "comments", "checks"] {
             fields.remove(key);
         }
         fields.sort_keys();
@@ -227,6 +241,7 @@ fn hashed(parts: &[&str]) -> Fingerprint {
     Fingerprint(short)
 }
 
+mod activity;
 mod fields;
 mod pull;
 #[cfg(test)]

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::issue::Issue;
+use crate::issue::{Issue, author_of};
 use crate::workflow::{TrustPolicy, Untrusted};
 
 /// The origin of an issue, as far as the tracker reports it.
@@ -34,22 +34,10 @@ pub enum Trust {
 
 impl Origin {
     pub(crate) fn read(fields: &Map<String, Value>, labels: Vec<String>) -> Self {
-        let named = |value: &Value| match value {
-            Value::String(name) => Some(name.as_str().into()),
-            Value::Object(who) => ["login", "username"]
-                .iter()
-                .find_map(|key| who.get(*key)?.as_str())
-                .map(Into::into),
-            _ => None,
-        };
-        // An `author` that cannot be parsed trusts nobody: anyone may be able to write the other
-        // field.
-        let author = ["author", "user"]
-            .iter()
-            .find_map(|key| fields.get(*key).filter(|value| !value.is_null()))
-            .and_then(named)
-            .filter(|name: &Arc<str>| !name.is_empty());
-        Self { author, labels }
+        Self {
+            author: author_of(fields),
+            labels,
+        }
     }
 }
 
@@ -57,15 +45,18 @@ impl TrustPolicy {
     /// Returns how far the text of an issue is trusted. Names must match exactly.
     pub fn judge(&self, issue: &Issue) -> Trust {
         let origin = issue.origin();
-        let by_author = origin
-            .author
-            .as_ref()
-            .is_some_and(|author| self.authors.iter().any(|known| **known == **author));
+        let by_author = self.knows(origin.author.as_deref());
         let by_label = origin.labels.iter().any(|label| self.labels.contains(label));
         match self.untrusted {
             _ if by_author || by_label => Trust::Trusted,
             Untrusted::Fence => Trust::Fenced,
             Untrusted::Hold => Trust::Held,
         }
+    }
+
+    /// Returns whether this is one of `authors`. The labels of an issue say nothing about its
+    /// comments.
+    pub fn knows(&self, author: Option<&str>) -> bool {
+        author.is_some_and(|author| self.authors.iter().any(|known| **known == *author))
     }
 }

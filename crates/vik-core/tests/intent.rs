@@ -175,7 +175,7 @@ fn trust_is_by_author_or_label_and_never_by_display_name() {
 }
 
 #[test]
-fn text_fingerprint_covers_all_but_state_and_time_of_update() {
+fn text_fingerprint_covers_neither_state_nor_time_of_update_nor_comments() {
     let print = |more: Value| issue(more).text_fingerprint();
     let one = print(json!({"title": "a", "description": "d", "author": "ann"}));
     assert_eq!(
@@ -184,11 +184,16 @@ fn text_fingerprint_covers_all_but_state_and_time_of_update() {
             json!({"author": "ann", "description": "d", "title": "a", "updated_at": "x", "status": "done"})
         )
     );
+    let commented = json!({
+        "title": "a", "description": "d", "author": "ann",
+        "comments": ["x"], "checks": [{"name": "build", "state": "failed"}],
+    });
+    assert_eq!(one, print(commented));
     for other in [
         json!({"title": "b", "description": "d", "author": "ann"}),
         json!({"title": "a", "description": "d", "author": "eve"}),
         json!({"title": "a", "description": "d", "author": "ann", "owned_scope": "src"}),
-        json!({"title": "a", "description": "d", "author": "ann", "comments": ["x"]}),
+        json!({"title": "a", "description": "d", "author": "ann", "note": "x"}),
     ] {
         assert_ne!(one, print(other));
     }

@@ -1,9 +1,11 @@
 //! The keys of comments and issues that are written at most once.
 
+use vik_core::issue::OWN_MARK;
+
 /// Returns the mark of a key. It is the last line of the text that was written with the key, and
 /// Markdown does not show it.
 fn mark(key: &str) -> String {
-    format!("<!-- vik:{key} -->")
+    format!("{OWN_MARK}{key} -->")
 }
 
 /// Returns a text with the mark of a key.

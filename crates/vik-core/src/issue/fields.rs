@@ -1,10 +1,13 @@
 //! The types of an item's fields.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
+use super::activity::{Check, Comment};
 use crate::ids::IssueId;
 
 /// A field of an issue with a value of another type. The issue is kept without the field.
@@ -23,6 +26,24 @@ impl fmt::Display for FieldWarning {
     }
 }
 
+/// Returns the author of an issue or a comment.
+pub(crate) fn author_of(fields: &Map<String, Value>) -> Option<Arc<str>> {
+    let named = |value: &Value| match value {
+        Value::String(name) => Some(name.as_str().into()),
+        Value::Object(who) => ["login", "username"]
+            .iter()
+            .find_map(|key| who.get(*key)?.as_str())
+            .map(Into::into),
+        _ => None,
+    };
+    // An `author` that cannot be parsed trusts nobody: anyone may be able to write the other field.
+    ["author", "user"]
+        .iter()
+        .find_map(|key| fields.get(*key).filter(|value| !value.is_null()))
+        .and_then(named)
+        .filter(|name: &Arc<str>| !name.is_empty())
+}
+
 /// The expected type of a field.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Expected {
@@ -30,6 +51,8 @@ pub(super) enum Expected {
     /// Text is ignored without a warning, because some trackers name their priorities.
     NumberOrText,
     ListOfLabels,
+    ListOfComments,
+    ListOfChecks,
 }
 
 impl Expected {
@@ -47,20 +70,34 @@ impl Expected {
             Self::Text => (kind == "a string", "a string"),
             Self::NumberOrText => (kind == "a number" || kind == "a string", "a number"),
             Self::ListOfLabels if kind == "a list" => {
+                let is_bad = |label: &Label| matches!(label, Label::Other(_));
                 let labels: Vec<Label> = serde_json::from_str(raw.get()).unwrap_or_default();
-                let bad = labels
+                return labels
                     .iter()
-                    .filter(|label| matches!(label, Label::Other(_)))
-                    .count();
-                return (bad > 0).then(|| {
-                    "contains entries that are neither a string nor an object with a `name`: these entries are ignored"
-                        .to_owned()
-                });
+                    .any(is_bad)
+                    .then(|| bad_entries("are neither a string nor an object with a `name`"));
             }
-            Self::ListOfLabels => (false, "a list"),
+            Self::ListOfComments if kind == "a list" => {
+                return has_bad(raw, |entry| Comment::read(entry).is_some())
+                    .then(|| bad_entries("are no objects with a `body`"));
+            }
+            Self::ListOfChecks if kind == "a list" => {
+                return has_bad(raw, |entry| Check::read(entry).is_some())
+                    .then(|| bad_entries("are no objects with a `name` and a known `state`"));
+            }
+            Self::ListOfLabels | Self::ListOfComments | Self::ListOfChecks => (false, "a list"),
         };
         (!fits).then(|| format!("is ignored: expected {wanted}, found {kind}"))
     }
+}
+
+fn bad_entries(kind: &str) -> String {
+    format!("contains entries that {kind}: these entries are ignored")
+}
+
+fn has_bad(list: &RawValue, is_good: impl Fn(&Value) -> bool) -> bool {
+    let entries: Vec<Value> = serde_json::from_str(list.get()).unwrap_or_default();
+    !entries.iter().all(is_good)
 }
 
 /// An entry of `labels`.

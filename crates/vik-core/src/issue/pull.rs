@@ -101,6 +101,10 @@ struct Head<'a> {
     labels: Option<&'a RawValue>,
     #[serde(borrow, default)]
     url: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    comments: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    checks: Option<&'a RawValue>,
 }
 
 impl Pull {
@@ -266,6 +270,8 @@ impl<'a> Item<'a> {
             ("created_at", head.created_at, Expected::Text),
             ("priority", head.priority, Expected::NumberOrText),
             ("labels", head.labels, Expected::ListOfLabels),
+            ("comments", head.comments, Expected::ListOfComments),
+            ("checks", head.checks, Expected::ListOfChecks),
         ];
         let complaints = fields
             .into_iter()
