@@ -14,22 +14,72 @@ use vik_core::visible::visible;
 #[derive(Clone, Debug)]
 pub struct Fence {
     own: HashSet<String>,
+    /// The texts that are printed without a fence although there is one.
+    trusted: HashSet<String>,
     /// The name of the fence, if there is one: it contains a number that nobody can guess.
     name: Option<String>,
 }
+
+/// Who wrote the values of an issue.
+#[derive(Clone, Debug, Default)]
+pub struct Sources<'v> {
+    /// Whether the text of the issue is not trusted.
+    pub fenced: bool,
+    /// The comments of those who are trusted; `None` if everybody is.
+    pub trusted_comments: Option<Vec<&'v Value>>,
+}
+
+/// The fields of an issue whose entries have authors of their own.
+const OF_OTHERS: [&str; 2] = ["comments", "checks"];
 
 impl Fence {
     /// Returns the fence for a prompt with this context. With `fenced`, the issue's text is not
     /// trusted.
     pub fn of(context: &Value, fenced: bool) -> Self {
-        let mut own = HashSet::new();
+        let sources = Sources {
+            fenced,
+            ..Sources::default()
+        };
+        Self::of_sources(context, &sources)
+    }
+
+    /// Returns the fence for a prompt with this context, whose comments have authors of their own.
+    pub fn of_sources(context: &Value, sources: &Sources<'_>) -> Self {
+        let (mut own, mut trusted, mut of_others) = (HashSet::new(), HashSet::new(), HashSet::new());
         for (key, value) in context.as_object().into_iter().flatten() {
             match key.as_str() {
-                "issue" => own.extend(own_of_issue(value)),
-                "intent" => {}
+                "issue" => {
+                    own.extend(own_of_issue(value));
+                    for (key, value) in value.as_object().into_iter().flatten() {
+                        let is_of_others = OF_OTHERS.contains(&key.as_str());
+                        leaves(
+                            value,
+                            if is_of_others {
+                                &mut of_others
+                            } else {
+                                &mut trusted
+                            },
+                        );
+                    }
+                }
+                "intent" => leaves(value, &mut trusted),
+                "activity" => {
+                    leaves(value, &mut of_others);
+                    own.extend(states_of_checks(value));
+                }
                 _ => leaves(value, &mut own),
             }
         }
+        if sources.fenced {
+            trusted.clear();
+        }
+        match &sources.trusted_comments {
+            Some(comments) => comments.iter().for_each(|value| leaves(value, &mut trusted)),
+            None if sources.fenced => {}
+            None => trusted.extend(of_others.drain()),
+        }
+        let is_known = |text: &String| text.is_empty() || own.contains(text) || trusted.contains(text);
+        let fenced = sources.fenced || !of_others.iter().all(is_known);
         // Only the number distinguishes the end of a fence from the issue's text.
         let name = fenced.then(|| {
             loop {
@@ -40,7 +90,7 @@ impl Fence {
                 }
             }
         });
-        Self { own, name }
+        Self { own, trusted, name }
     }
 
     /// Returns a value as the prompt prints it.
@@ -53,9 +103,15 @@ impl Fence {
 
     /// Returns a text that is certainly not Vik's own, as the prompt prints it.
     pub fn data(&self, text: &str) -> String {
-        let text = visible(text);
+        self.part(text, text)
+    }
+
+    /// Returns a part of a text that is certainly not Vik's own, as the prompt prints it.
+    pub fn part(&self, whole: &str, part: &str) -> String {
+        let text = visible(part);
         match &self.name {
             None => text.into_owned(),
+            Some(_) if self.trusted.contains(whole) => text.into_owned(),
             Some(name) if text.contains('\n') => {
                 format!("<{name}>\n{}\n</{name}>", text.trim_end_matches('\n'))
             }
@@ -97,6 +153,16 @@ fn own_of_issue(issue: &Value) -> impl Iterator<Item = String> {
         .chain(text("id").filter(is_plain))
         .collect::<Vec<_>>()
         .into_iter()
+}
+
+/// Returns the states of the new checks, which are words of Vik.
+fn states_of_checks(activity: &Value) -> impl Iterator<Item = String> {
+    let checks = activity
+        .get("checks")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
+    checks.filter_map(|check| check.get("state")?.as_str().map(str::to_owned))
 }
 
 fn leaves(value: &Value, own: &mut HashSet<String>) {

@@ -32,7 +32,7 @@ mod tests;
 use serde_json::Value;
 
 pub use error::{Place, TemplateError};
-pub use fence::Fence;
+pub use fence::{Fence, Sources};
 pub use names::{AFTER_CREATE_NAMES, AFTER_RUN_NAMES, NAMES, OUTPUT_NAMES, SHOW_NAMES};
 
 /// The longest text that a template may render to, in bytes.
