@@ -14,12 +14,12 @@ use vik_core::time::{Mono, Now};
 use vik_core::trust::Trust;
 use vik_daemon::{Instance, host};
 use vik_orchestrator::api_view;
-use vik_session::attempt::{intent, issue_context, stage_context};
+use vik_session::attempt::{activity, intent, issue_context, stage_context};
 use vik_session::attempt::{question_file, question_section};
 use vik_session::host::Host;
 use vik_session::outputs;
 use vik_store::ledger::Reader;
-use vik_template::{Fence, Part};
+use vik_template::Part;
 use vik_workflow::LoadedWorkflow;
 
 use super::doctor::Scratch;
@@ -115,6 +115,10 @@ pub fn run(loaded: &LoadedWorkflow, filter: Filter) -> CliResult {
             messages: Vec::new(),
             answers: Vec::new(),
             handed_back: None,
+            activity: scheduler
+                .machine(&issue.id)
+                .map(|machine| machine.new_activity(stage, false, workflow.trust.as_ref()))
+                .unwrap_or_default(),
         };
         out.push_str(&start_text(&host, loaded, &start));
     }
@@ -190,7 +194,7 @@ fn start_text(host: &Host, loaded: &LoadedWorkflow, start: &Start) -> String {
     if let Some(source) = &stage.before_run {
         script(&mut out, "before_run", source, &value);
     }
-    let fence = Fence::of(&value, start.fenced);
+    let fence = activity::fence(start, &value);
     let prompt = loaded
         .prompts
         .source(&host.workflow_dir, &stage.prompt)
@@ -202,7 +206,10 @@ fn start_text(host: &Host, loaded: &LoadedWorkflow, start: &Start) -> String {
             let questions = question_section(&question_file(&host.attempt_files(start)));
             Ok((
                 prompt,
-                intent::section(&start.intent, &source, &fence) + &asked + &questions,
+                intent::section(&start.intent, &source, &fence)
+                    + &activity::section(start, &source, &fence)
+                    + &asked
+                    + &questions,
             ))
         });
     let prompt = match prompt {

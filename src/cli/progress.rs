@@ -318,8 +318,8 @@ impl Observer for Lines {
                         let mark = screen.paint("33", "parked:");
                         screen.line(&format!("  {id} {stage} {mark} {}", reason.as_str()));
                     }
-                    RunEvent::Freed { stage, .. } => {
-                        screen.line(&format!("  {id} {stage}: unparked, because the issue changed"));
+                    RunEvent::Freed { stage, by, .. } => {
+                        screen.line(&format!("  {id} {stage}: unparked, because {}", by.as_str()));
                     }
                     RunEvent::Awaiting { stage, request, .. } => {
                         let mark = screen.paint("33", "waiting for approval:");

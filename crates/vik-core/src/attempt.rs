@@ -16,7 +16,7 @@ use crate::money::MicroUsd;
 use crate::outcome::{CostSource, FailureClass, Outcome, Usage};
 use crate::question::{AnsweredQuestion, Question};
 use crate::worker::{WorkerLoss, WorkerName};
-use crate::workflow::Stage;
+use crate::workflow::{Stage, TrustPolicy};
 
 /// Why an attempt is stopped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,6 +122,30 @@ pub struct Start {
     /// What a person did who had taken the issue over, if no agent has read it yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handed_back: Option<Box<HandedBack>>,
+    /// What is new of the comments and checks of the issue.
+    #[serde(default, skip_serializing_if = "NewActivity::is_default")]
+    pub activity: NewActivity,
+}
+
+/// The comments and checks of an issue that are new to the conversation of an attempt.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewActivity {
+    /// Whether an agent of the stage has read a prompt before, so that this is what has been said
+    /// since, and the stage has rounds.
+    pub is_follow_up: bool,
+    /// The positions of the comments in [`Activity::comments`](crate::issue::Activity::comments) of
+    /// the snapshot.
+    pub comments: Vec<usize>,
+    /// The positions of the checks in [`Activity::checks`](crate::issue::Activity::checks).
+    pub checks: Vec<usize>,
+    /// Whose comments are trusted; `None` if there are no rules.
+    pub trust: Option<TrustPolicy>,
+}
+
+impl NewActivity {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl Start {

@@ -50,6 +50,8 @@ pub enum LimitScope {
 pub enum LimitUnit {
     /// Starts of an agent.
     Attempts,
+    /// Returns of an issue to a stage.
+    Rounds,
     Tokens,
     /// Money, in millionths of a US dollar.
     Usd,
@@ -170,6 +172,7 @@ impl fmt::Display for LimitHit {
         let Self { spent, limit, .. } = self;
         match self.unit {
             LimitUnit::Attempts => write!(f, "{spent} of {limit} attempts")?,
+            LimitUnit::Rounds => write!(f, "{spent} of {limit} rounds")?,
             LimitUnit::Tokens => write!(f, "{spent} of {limit} tokens")?,
             LimitUnit::Usd => write!(f, "{} of {}", MicroUsd(*spent), MicroUsd(*limit))?,
         }

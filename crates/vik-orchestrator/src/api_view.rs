@@ -102,6 +102,7 @@ fn is_temporary(hold: &Hold) -> bool {
             | Hold::Parked { .. }
             | Hold::Filtered
             | Hold::NoStage
+            | Hold::NothingNew { .. }
             | Hold::MissingLabels { .. }
             | Hold::Terminal
             | Hold::NotPresent
@@ -129,6 +130,9 @@ pub fn hold(hold: &Hold) -> HoldView {
         Hold::Parked { freed_by, .. } => Some(freed_by.clone()),
         Hold::Approval { request } => Some(request.freed_by()),
         Hold::Question { question } => Some(one_line(&question.freed_by(), SHOWN)),
+        Hold::NothingNew { .. } => {
+            Some("a comment by somebody who is trusted, a check that fails, or another state".to_owned())
+        }
         Hold::MissingLabels { labels } => Some(format!("adding {} to the issue", named(labels))),
         Hold::NoWorker {
             reason: NoWorker::MissingLabels { .. },
@@ -253,6 +257,15 @@ fn detail(hold: &Hold) -> String {
         Hold::OtherStage { stage } => format!("the stage `{stage}` of the issue runs first"),
         Hold::Filtered => "excluded by `--issue` or `--stage` of this daemon".to_owned(),
         Hold::NoStage => "no stage handles this state".to_owned(),
+        Hold::NothingNew { pending } if pending.is_empty() => {
+            "in this state the stage starts again only for new comments or failed checks".to_owned()
+        }
+        Hold::NothingNew { pending } => {
+            format!(
+                "nothing is new, and these checks have no result yet: {}",
+                named(pending)
+            )
+        }
         Hold::MissingLabels { labels } => {
             format!("the stage takes only issues with the labels {}", named(labels))
         }
@@ -464,7 +477,7 @@ pub fn note(note: &RunEvent) -> String {
         }
         RunEvent::Parked { stage, reason, .. } => format!("`{stage}` is parked: {}", reason.as_str()),
         RunEvent::Closed { stage, .. } => format!("the issue was closed: `{stage}` is unparked"),
-        RunEvent::Freed { stage, .. } => format!("the issue was changed: `{stage}` is unparked"),
+        RunEvent::Freed { stage, by, .. } => format!("{}: `{stage}` is unparked", by.as_str()),
         RunEvent::Unparked { stage, .. } => format!("`{stage}` is unparked"),
     }
 }

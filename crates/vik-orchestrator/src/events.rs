@@ -330,7 +330,9 @@ fn log_run_event(issue: &IssueId, event: &RunEvent) {
         RunEvent::QuestionAnswered { stage, answer, .. } => {
             tracing::info!(issue, %stage, by = answer.by, "question answered");
         }
-        RunEvent::Freed { stage, .. } => tracing::info!(issue, %stage, "issue changed: unparked"),
+        RunEvent::Freed { stage, by, .. } => {
+            tracing::info!(issue, %stage, reason = by.as_str(), "unparked");
+        }
         RunEvent::Closed { stage, .. } => tracing::info!(issue, %stage, "issue closed: unparked"),
         RunEvent::Unparked { stage, .. } => tracing::info!(issue, %stage, "unparked"),
     }

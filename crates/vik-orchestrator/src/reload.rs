@@ -145,7 +145,7 @@ fn stages(workflow: &Workflow) -> Vec<StageDef> {
     stages
         .map(|stage| StageDef {
             stage: stage.name.clone(),
-            when_state: stage.when.states.join(", "),
+            when_state: stage.when.all_states().collect::<Vec<_>>().join(", "),
             when_labels: stage.when.labels.clone(),
             agent: stage.agent.clone(),
         })

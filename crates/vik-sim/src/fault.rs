@@ -79,6 +79,12 @@ faults! {
     ApprovalsWiden = "approvals_widen";
     /// The conversations of earlier runs are lost at a restart.
     ConversationsForgotten = "conversations_forgotten";
+    /// A restart forgets which comments and checks agents have read.
+    ActivityForgotten = "activity_forgotten";
+    /// A restart forgets how many rounds issues have had.
+    RoundsForgotten = "rounds_forgotten";
+    /// The scheduler takes the comments of everybody for those of somebody trusted.
+    StrangersHeard = "strangers_heard";
     /// Questions that wait for an answer are lost at a restart.
     QuestionsForgotten = "questions_forgotten";
     /// Answers to questions are lost at a restart.

@@ -209,6 +209,7 @@ fn terminal(workflow: &mut Workflow, rng: &mut Rng) {
 
 fn life(workflow: &mut Workflow, rng: &mut Rng) {
     workflow.issue.max_attempts = rng.pick(&[2, 4, 8, 15]);
+    workflow.issue.max_rounds = rng.pick(&[0, 2, 5, 5]);
     workflow.issue.limit = limit(rng, 8);
 }
 
@@ -234,6 +235,7 @@ fn show(workflow: &mut Workflow, rng: &mut Rng) {
 fn switches(workflow: &mut Workflow, rng: &mut Rng) {
     for stage in &mut workflow.issue.stages {
         stage.parallel = rng.percent(25);
+        stage.when.follow_up = maybe(rng, 30, |_| "later".to_owned()).into_iter().collect();
         stage.resume = rng.pick(&[
             ResumePolicy::Never,
             ResumePolicy::Run,

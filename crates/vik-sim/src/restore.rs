@@ -45,6 +45,13 @@ pub(crate) fn spoil(stored: &mut Stored, fault: Option<Fault>) {
                 machine.remove("conversations");
             }
         }),
+        Some(Fault::ActivityForgotten) => patch(stored, |machine| {
+            let stages = machine.get_mut("seen").and_then(Value::as_object_mut);
+            for (_, seen) in stages.into_iter().flatten() {
+                *seen = Value::Array(Vec::new());
+            }
+        }),
+        Some(Fault::RoundsForgotten) => patch(stored, |machine| machine["life"]["rounds"] = 0.into()),
         Some(Fault::TurnsForgotten) => patch_runs(stored, |run| {
             if run.get("turns").is_some() {
                 run["turns"] = 0.into();

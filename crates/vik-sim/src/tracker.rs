@@ -30,6 +30,9 @@ const SCOPES: [&[&str]; 9] = [
 /// The authors of issues; the first one is always trusted.
 pub const AUTHORS: [&str; 2] = ["member", "stranger"];
 
+/// The author of comments that Vik itself wrote.
+pub const VIK: &str = "vik";
+
 /// One issue as the tracker returns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
@@ -45,6 +48,10 @@ pub struct Item {
     pub scope: &'static [&'static str],
     pub author: &'static str,
     pub priority: Option<u8>,
+    /// The number and the author of each comment.
+    pub comments: Vec<(u32, &'static str)>,
+    /// The number of the run of CI, and its state.
+    pub check: Option<(u32, &'static str)>,
     /// The day of January 2026 on which it was created.
     pub created: Option<u8>,
     /// The JSON of a pull.
@@ -62,6 +69,8 @@ impl Item {
             scope: &[],
             author: AUTHORS[0],
             priority: None,
+            comments: Vec::new(),
+            check: None,
             created: None,
             text: "".into(),
         };
@@ -85,6 +94,16 @@ impl Item {
     pub fn without_scope(&self) -> Arc<Self> {
         let changed = self.clone();
         Arc::new(changed.with(|item| (item.scope, item.author) = (&[], AUTHORS[0])))
+    }
+
+    /// Returns the item with comments of members only.
+    pub fn with_members(&self) -> Arc<Self> {
+        let changed = self.clone();
+        Arc::new(changed.with(|item| {
+            for (_, author) in &mut item.comments {
+                *author = AUTHORS[0];
+            }
+        }))
     }
 
     /// Returns the item in another state.
@@ -123,9 +142,28 @@ impl Item {
             let _ = write!(text, r#","owned_scope":{:?}"#, self.scope);
         }
         let _ = write!(text, r#","author":"{}""#, self.author);
+        if !self.comments.is_empty() {
+            let comments: Vec<String> = self.comments.iter().map(comment).collect();
+            let _ = write!(text, r#","comments":[{}]"#, comments.join(","));
+        }
+        if let Some((run, state)) = self.check {
+            let _ = write!(
+                text,
+                r#","checks":[{{"name":"build","state":"{state}","url":"{run}"}}]"#
+            );
+        }
         text.push('}');
         self.text = text.into();
     }
+}
+
+/// Returns a comment as the tracker returns it. Vik writes under the name of a member.
+fn comment((number, author): &(u32, &'static str)) -> String {
+    let (author, mark) = match *author {
+        VIK => (AUTHORS[0], "\\n<!-- vik:k -->"),
+        author => (author, ""),
+    };
+    format!(r#"{{"id":{number},"author":"{author}","body":"c{number}{mark}"}}"#)
 }
 
 /// The result of a pull: the items in the order of the tracker.
@@ -192,7 +230,7 @@ impl Tracker {
 
     /// Changes an issue, and returns the name of the change.
     pub fn edit(&mut self, issue: usize, rng: &mut Rng) -> &'static str {
-        match rng.weighted(&[8, 3, 2, 3, 2, 4, 2, 2, 1]) {
+        match rng.weighted(&[8, 3, 2, 3, 2, 4, 2, 2, 1, 5, 3]) {
             0 => {
                 let state = rng.pick(&STATES);
                 self.set_state(issue, state);
@@ -235,6 +273,19 @@ impl Tracker {
                 let author = rng.pick(&AUTHORS);
                 self.change(issue, |item| item.author = author);
                 "author"
+            }
+            9 => {
+                let author = rng.pick(&[AUTHORS[0], AUTHORS[0], AUTHORS[1], VIK]);
+                self.change(issue, |item| {
+                    item.comments.push((item.comments.len() as u32, author));
+                });
+                "comment"
+            }
+            10 => {
+                let run = rng.between(1, 3) as u32;
+                let state = rng.pick(&["failed", "failed", "passed", "pending"]);
+                self.change(issue, |item| item.check = Some((run, state)));
+                "check"
             }
             _ => {
                 let priority = rng.percent(70).then(|| rng.between(1, 3) as u8);

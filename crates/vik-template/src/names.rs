@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::error::TemplateError;
 use crate::plan;
 
-const IN_ATTEMPT: [&str; 9] = [
+const IN_ATTEMPT: [&str; 10] = [
     "issue",
     "workflow_path",
     "workflow_dir",
@@ -19,11 +19,12 @@ const IN_ATTEMPT: [&str; 9] = [
     "approval",
     "intent",
     "outputs",
+    "activity",
 ];
 
-const fn in_attempt_and(name: &'static str) -> [&'static str; 10] {
-    let [a, b, c, d, e, f, g, h, i] = IN_ATTEMPT;
-    [a, b, c, d, e, f, g, h, i, name]
+const fn in_attempt_and(name: &'static str) -> [&'static str; 11] {
+    let [a, b, c, d, e, f, g, h, i, j] = IN_ATTEMPT;
+    [a, b, c, d, e, f, g, h, i, j, name]
 }
 
 /// The names in prompts, `before_run` and `verify`.

@@ -26,7 +26,7 @@ fn agent_of<'f>(agents: &Agents<'f>, stage: &file::Stage) -> Option<&'f Agent> {
 }
 
 fn states_of(stage: &file::Stage) -> impl Iterator<Item = &str> {
-    let states = stage.when.state.iter().flatten();
+    let states = stage.when.state.iter().chain(&stage.when.follow_up).flatten();
     states.map(String::as_str)
 }
 

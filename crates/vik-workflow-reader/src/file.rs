@@ -254,6 +254,9 @@ section! {
     struct IssueLimits: strict;
     /// The maximum number of attempts.
     "attempts" attempts: defaults Attempts = 15;
+    /// How often an agent starts because the issue came back to a stage with `resume: issue` or
+    /// `when.follow_up`. Then a person decides.
+    "rounds" rounds: defaults Whole<u32, 0, 100_000> = workflow::DEFAULT_MAX_ROUNDS;
     /// Money in USD; null for no limit.
     "usd" usd: optional UsdLimit;
     /// Input and output tokens together; null for no limit.
@@ -395,6 +398,11 @@ section! {
     /// The state of the issue, or a list of states; case-sensitive. All of them are one stay of the
     /// issue: moving between them starts and ends nothing.
     "state" state: required OneOrMoreStates;
+    /// Further states, or one, in which an issue waits for what others say about the work, such as
+    /// the state of a pull request in review. There the stage starts again only if it has worked on
+    /// the issue before, and somebody who is trusted has written a comment or a check has failed
+    /// since.
+    "follow_up" follow_up: optional OneOrMoreStates;
     /// Labels that the issue must all have, whatever their case.
     "labels" labels: defaults Labels = Vec::new();
     instead {

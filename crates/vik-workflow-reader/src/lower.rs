@@ -15,7 +15,7 @@ use super::agent::Agent;
 use super::check::Check;
 use super::file;
 use super::secrets::Listed;
-use super::text::choices;
+use super::text::{choices, quoted};
 
 /// Builds the workflow; `None` if a required part is missing, which was reported.
 pub(crate) fn lower(mut file: file::File, places: &Places, sink: &mut Sink) -> Option<Workflow> {
@@ -128,6 +128,7 @@ pub(crate) fn lower(mut file: file::File, places: &Places, sink: &mut Sink) -> O
             remove_workspace: file.issue.remove_workspace,
             unlisted: file.issue.unlisted,
             max_attempts: file.issue.limits.attempts,
+            max_rounds: file.issue.limits.rounds,
             limit: Limit {
                 tokens: file.issue.limits.tokens,
                 usd: file.issue.limits.usd,
@@ -277,7 +278,15 @@ impl Check<'_> {
         let hand_over = stage.hand_over;
         self.check_backoffs(&at("hand_over"), hand_over.initial_backoff, hand_over.max_backoff);
         let states = stage.when.state.unwrap_or_default();
+        let follow_up = stage.when.follow_up.unwrap_or_default();
         self.states_for_tracker(&at("when.state"), &states);
+        self.states_for_tracker(&at("when.follow_up"), &follow_up);
+        if let Some(state) = follow_up.iter().find(|state| states.contains(state)) {
+            let message = format!("the state {} is in `when.state` too", quoted(state));
+            let hint =
+                "a run starts at once in the states of `state`, and only for news in those of `follow_up`";
+            self.report(Diagnostic::error("duplicate_state", at("when.follow_up"), message).hint(hint));
+        }
         let start_state = self.start_state(&at("start_state"), stage.start_state, &states);
         let outputs = self.outputs(&at("outputs"), stage.outputs, &states);
         if states.is_empty() {
@@ -287,6 +296,7 @@ impl Check<'_> {
             name: StageName::new(name),
             when: When {
                 states,
+                follow_up,
                 labels: stage.when.labels,
             },
             start_state,

@@ -222,6 +222,7 @@ fn context(host: &Host, kind: Kind, stage: &Stage, issue: &Issue) -> Value {
         messages: Vec::new(),
         answers: Vec::new(),
         handed_back: None,
+        activity: Default::default(),
     };
     let mut context = stage_context(host, &start, &workdir);
     if kind == Kind::AfterRun {

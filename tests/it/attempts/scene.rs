@@ -10,7 +10,7 @@ use nix::sys::signal::{Signal, kill, raise};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
-use vik_core::attempt::{AttemptResult, Start, StopReason};
+use vik_core::attempt::{AttemptResult, NewActivity, Start, StopReason};
 use vik_core::ids::{AttemptId, RunId};
 use vik_core::issue::Issue;
 use vik_core::limits::{Limit, LimitHit, LimitScope, LimitUnit};
@@ -220,6 +220,7 @@ impl Scene {
             messages: Vec::new(),
             answers: Vec::new(),
             handed_back: None,
+            activity: NewActivity::default(),
         };
         Self { world, start }
     }

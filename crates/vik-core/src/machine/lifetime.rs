@@ -19,6 +19,12 @@ pub struct LifetimeUsage {
     pub forgiven: Spend,
     /// The estimated part of `spend`.
     pub estimated: Spend,
+    /// How often an agent was started because the issue came back to its stage.
+    #[serde(skip_serializing_if = "super::run::is_zero")]
+    pub rounds: u32,
+    /// Rounds a person allowed beyond `issue.limits.rounds`.
+    #[serde(skip_serializing_if = "super::run::is_zero")]
+    pub extra_rounds: u32,
 }
 
 impl LifetimeUsage {
@@ -30,6 +36,22 @@ impl LifetimeUsage {
     /// Returns the current spending limit.
     pub fn limit(&self, policy: &IssuePolicy) -> Limit {
         policy.limit.above(self.forgiven)
+    }
+
+    /// Returns the number of rounds allowed in all.
+    pub fn allowed_rounds(&self, policy: &IssuePolicy) -> u32 {
+        policy.max_rounds.saturating_add(self.extra_rounds)
+    }
+
+    /// Returns the limit on rounds, if another one would be too many.
+    pub fn rounds_used_up(&self, policy: &IssuePolicy) -> Option<LimitHit> {
+        let allowed = self.allowed_rounds(policy);
+        (self.rounds >= allowed).then(|| LimitHit {
+            scope: LimitScope::Issue,
+            unit: LimitUnit::Rounds,
+            spent: self.rounds.into(),
+            limit: allowed.into(),
+        })
     }
 
     /// Returns the limit that is reached, if any.

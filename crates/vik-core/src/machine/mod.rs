@@ -4,6 +4,7 @@
 //! all state is plain data, so that the same machine can be simulated, stored and moved.
 
 mod approve;
+mod follow_up;
 mod hand_over;
 mod lifetime;
 mod messages;
@@ -21,7 +22,7 @@ mod turns;
 mod uncounted;
 mod unpark;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::SignedDuration;
@@ -30,7 +31,7 @@ use serde::{Deserialize, Serialize};
 use crate::approval::Gate;
 use crate::attempt::{AttemptResult, HandedBack, Resume, Start, StopReason};
 use crate::ids::{AgentName, AttemptId, RunId, StageName};
-use crate::issue::Issue;
+use crate::issue::{ActivityKey, Issue};
 use crate::limits::{Charges, LimitHit, LimitScope, Spend};
 use crate::message::WaitingMessage;
 use crate::outcome::Outcome;
@@ -38,11 +39,12 @@ use crate::time::{Mono, Now};
 use crate::worker::WorkerName;
 use crate::workflow::{ResumePolicy, Stage, Workflow};
 
+pub use follow_up::FollowUp;
 pub use hand_over::HandOver;
 pub use lifetime::LifetimeUsage;
 pub use park::{ParkReason, RootCause};
 pub use run::{Answered, Approved, Phase, Run, WaitReason};
-pub use run_event::RunEvent;
+pub use run_event::{FreedBy, RunEvent};
 pub use start::NewAttempt;
 pub use taken_over::TakenOver;
 use uncounted::{InARow, MOST_INTERNAL_IN_A_ROW, is_uncounted_stop};
@@ -89,6 +91,10 @@ pub struct IssueMachine {
     /// The last conversation of each stage with `resume: issue`, for the attempts of later runs.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     conversations: BTreeMap<StageName, (AgentName, Resume)>,
+    /// The comments and checks that the agents of each stage had in their prompts. A stage of which no
+    /// agent has read a prompt is not in it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    seen: BTreeMap<StageName, BTreeSet<ActivityKey>>,
     /// The worker that has the workspace; `None` for this machine, or if there is no workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     worker: Option<WorkerName>,
@@ -133,6 +139,7 @@ impl IssueMachine {
             taken_over: None,
             handed_back: None,
             conversations: BTreeMap::new(),
+            seen: BTreeMap::new(),
             worker: None,
             fencing_number: 0,
         }
@@ -333,7 +340,7 @@ impl IssueMachine {
         let matches = |stage: &&Stage| self.issue.is_taken_by(&stage.when) && allowed(&stage.name);
         workflow.issue.stages.iter().filter(matches).find(|stage| {
             let is_due = match self.run(&stage.name).map(|run| &run.phase) {
-                None => true,
+                None => !self.waits_for_follow_up(stage, workflow),
                 Some(Phase::BackingOff { until, why, .. }) => {
                     *why != WaitReason::HandOver && *until <= now.mono
                 }
@@ -467,6 +474,7 @@ impl IssueMachine {
         let events = reason.map(|reason| run.park(reason, fingerprint, Some(after), None, now));
         if has_read_prompt {
             self.on_note_read(&start);
+            self.on_activity_read(&start);
         }
         Some(Observation {
             events: events.into_iter().collect(),

@@ -1,12 +1,15 @@
 //! What pulls and lookups mean for the runs of an issue.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::{InARow, IssueMachine, LifetimeUsage, Observation, ParkReason, Phase, PullNo, Run, RunEvent};
+use super::{
+    FreedBy, InARow, IssueMachine, LifetimeUsage, Observation, ParkReason, Phase, PullNo, Run, RunEvent,
+    follow_up,
+};
 use crate::ids::StageName;
-use crate::issue::Issue;
+use crate::issue::{ActivityKey, Issue};
 use crate::time::Now;
-use crate::workflow::{IssuePolicy, Stage, Workflow};
+use crate::workflow::{IssuePolicy, Stage, TrustPolicy, Workflow};
 
 impl IssueMachine {
     /// Applies the snapshot of a pull.
@@ -37,6 +40,9 @@ impl IssueMachine {
             }
             let stage = workflow.stage(&run.stage);
             let matching = stage.filter(|stage| issue.is_taken_by(&stage.when));
+            // In a state of `follow_up`, work that is done waits for what others say about it.
+            let is_done = run.last_succeeded() && run.hand_over.is_none();
+            let is_to_wait = |stage: &&Stage| is_done && stage.when.is_follow_up(&issue.state);
             let succeeded = run.last_succeeded();
             match &mut run.phase {
                 Phase::Active { .. } | Phase::HandingOver { .. } => true,
@@ -72,15 +78,25 @@ impl IssueMachine {
                         return true;
                     }
                     // Another state of the same stage is no change.
-                    let is_same_in = |state: &String| *fingerprint == issue.fingerprint_in(state);
-                    let is_changed = |stage: &Stage| !stage.when.states.iter().any(is_same_in);
-                    let freed = !is_same && reason.is_freed_by_a_change() && matching.is_some_and(is_changed);
+                    let is_same_in = |state: &str| *fingerprint == issue.fingerprint_in(state);
+                    let is_changed = |stage: &Stage| !stage.when.all_states().any(is_same_in);
+                    let is_freed =
+                        !is_same && reason.is_freed_by_a_change() && matching.is_some_and(is_changed);
+                    // Comments that came during the last attempt count, too.
+                    let is_answered = reason.is_freed_by_a_comment()
+                        && matching.is_some_and(|stage| pass.has_comment(stage));
+                    let freed = is_freed || is_answered;
                     if freed {
                         *pass.lost_in_a_row = 0;
                         *pass.workers_lost_in_a_row = 0;
                         pass.events.push(RunEvent::Freed {
                             run: run.id,
                             stage: run.stage.clone(),
+                            by: if is_freed {
+                                FreedBy::Change
+                            } else {
+                                FreedBy::Comment
+                            },
                         });
                     }
                     !freed
@@ -98,7 +114,7 @@ impl IssueMachine {
                 Phase::Settling { after, .. } if pull < *after => true,
                 Phase::Settling { ended, .. } => {
                     let ended = *ended;
-                    pass.settle(run, ended, matching)
+                    pass.settle(run, ended, matching.filter(|stage| !is_to_wait(stage)))
                 }
                 Phase::BackingOff { .. } | Phase::Asking { .. } if matching.is_some() => true,
                 Phase::BackingOff { .. } | Phase::Awaiting { .. } | Phase::Asking { .. } => {
@@ -159,6 +175,8 @@ impl IssueMachine {
         let pass = Pass {
             issue: &self.issue,
             life: &self.life,
+            seen: &self.seen,
+            trust: workflow.trust.as_ref(),
             lost_in_a_row: &mut self.lost_in_a_row,
             workers_lost_in_a_row: &mut self.workers_lost_in_a_row,
             internal_in_a_row: &mut self.internal_in_a_row,
@@ -175,6 +193,8 @@ impl IssueMachine {
 struct Pass<'a> {
     issue: &'a Issue,
     life: &'a LifetimeUsage,
+    seen: &'a BTreeMap<StageName, BTreeSet<ActivityKey>>,
+    trust: Option<&'a TrustPolicy>,
     lost_in_a_row: &'a mut u32,
     workers_lost_in_a_row: &'a mut u32,
     internal_in_a_row: &'a mut BTreeMap<StageName, u32>,
@@ -185,6 +205,18 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
+    /// Returns whether somebody who is trusted has written what the agents of a stage with rounds do
+    /// not know.
+    fn has_comment(&self, stage: &Stage) -> bool {
+        let seen = self.seen.get(&stage.name).filter(|_| stage.has_rounds());
+        let activity = self.issue.activity();
+        seen.is_some_and(|seen| {
+            follow_up::new_comments(activity, seen, self.trust)
+                .next()
+                .is_some()
+        })
+    }
+
     /// Decides what follows the attempt of a run, if its issue is still in the state of the stage;
     /// otherwise the run ends. Returns whether the run is kept.
     fn settle(&mut self, run: &mut Run, ended: Now, stage: Option<&Stage>) -> bool {

@@ -86,6 +86,12 @@ impl ParkReason {
     pub fn is_freed_by_a_change(self) -> bool {
         !matches!(self, Self::IssueLimit | Self::HandOver)
     }
+
+    /// Returns whether a comment for the agent frees a stage with rounds: it may be what the agent
+    /// lacked.
+    pub fn is_freed_by_a_comment(self) -> bool {
+        matches!(self, Self::NoProgress | Self::AttemptsUsedUp | Self::Questions)
+    }
 }
 
 /// A parked issue that blocks others.

@@ -50,6 +50,8 @@ impl IssueMachine {
             spend: self.life.spend.max(life.spend),
             forgiven: self.life.forgiven.max(life.forgiven),
             estimated: self.life.estimated.max(life.estimated),
+            rounds: self.life.rounds.max(life.rounds),
+            extra_rounds: self.life.extra_rounds.max(life.extra_rounds),
         };
     }
 }

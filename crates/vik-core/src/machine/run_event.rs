@@ -89,11 +89,12 @@ pub enum RunEvent {
         stage: StageName,
         reason: ParkReason,
     },
-    /// The issue was changed, so another run may start.
+    /// Another run may start.
     Freed {
         /// The run that was parked.
         run: RunId,
         stage: StageName,
+        by: FreedBy,
     },
     /// The issue was closed, which ends the parked run.
     Closed {
@@ -115,6 +116,25 @@ pub enum RunEvent {
     },
 }
 
+/// What freed a parked stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FreedBy {
+    /// The state, the title or the description of the issue changed.
+    Change,
+    /// Somebody who is trusted wrote a comment.
+    Comment,
+}
+
+impl FreedBy {
+    /// Returns the reason as a sentence.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Change => "the issue changed",
+            Self::Comment => "there is a new comment",
+        }
+    }
+}
+
 impl RunEvent {
     /// Returns the run and its stage.
     pub fn about(&self) -> (RunId, &StageName) {
@@ -130,7 +150,7 @@ impl RunEvent {
             | Self::QuestionAnswered { run, stage, .. }
             | Self::Parked { run, stage, .. }
             | Self::Closed { run, stage, .. }
-            | Self::Freed { run, stage }
+            | Self::Freed { run, stage, .. }
             | Self::Unparked { run, stage, .. } => (*run, stage),
         }
     }

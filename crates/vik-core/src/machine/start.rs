@@ -7,7 +7,7 @@ use crate::intent::Intent;
 use crate::limits::Limit;
 use crate::time::Now;
 use crate::worker::WorkerName;
-use crate::workflow::{AgentProfile, ResumePolicy, Stage};
+use crate::workflow::{AgentProfile, ResumePolicy, Stage, TrustPolicy};
 
 /// The attempt for which a stage is reserved.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +24,8 @@ pub struct NewAttempt<'a> {
     pub agent: Option<&'a AgentProfile>,
     /// The worker that carries it out; `None` for this machine.
     pub worker: Option<&'a WorkerName>,
+    /// Whose comments are trusted; `None` if there are no rules.
+    pub trust: Option<&'a TrustPolicy>,
 }
 
 impl IssueMachine {
@@ -37,7 +39,9 @@ impl IssueMachine {
             fenced,
             agent,
             worker,
+            trust,
         } = attempt;
+        self.life.rounds += u32::from(self.starts_round(stage));
         let messages = self.messages_for_start(attempt_id);
         let at = self.run_at(&stage.name, new_run, now);
         let mut run = self.runs.remove(at);
@@ -84,6 +88,7 @@ impl IssueMachine {
             messages,
             answers: run.answers_for(resumes),
             handed_back: self.handed_back.clone(),
+            activity: self.new_activity(stage, resumes, trust),
         };
         self.worker = worker.cloned();
         run.hand_over = None;

@@ -35,6 +35,9 @@ impl IssueMachine {
             let wanted = self.life.attempts.saturating_add(more);
             let extra = wanted.saturating_sub(policy.max_attempts);
             self.life.extra_attempts = self.life.extra_attempts.max(extra);
+            if self.life.rounds_used_up(policy).is_some() {
+                self.life.extra_rounds = self.life.rounds;
+            }
             events.push(run.release(now));
         }
         if !events.is_empty() {
@@ -54,10 +57,14 @@ impl IssueMachine {
 
     /// Frees the stages that were parked by limits of the issue which have been raised.
     pub fn free_raised(&mut self, policy: &IssuePolicy, now: Now) -> Vec<RunEvent> {
-        let by_limit = |run: &&mut Run| run.park_reason() == Some(ParkReason::IssueLimit);
         if self.life.used_up(policy).is_some() {
             return Vec::new();
         }
+        let is_over = self.life.rounds_used_up(policy).is_some();
+        // Without an attempt in this run, the limit on rounds may be the reason.
+        let by_limit = |run: &&mut Run| {
+            run.park_reason() == Some(ParkReason::IssueLimit) && !(is_over && run.last.is_none())
+        };
         let parked = self.runs.iter_mut().filter(by_limit);
         parked.map(|run| run.release(now)).collect()
     }

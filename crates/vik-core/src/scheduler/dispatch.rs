@@ -235,7 +235,11 @@ impl Scheduler {
     fn park_due(&mut self, id: &IssueId, stage: &Stage, reason: ParkReason, now: Now) {
         let run = self.ids.run(now);
         if let Some(machine) = self.machines.get_mut(id) {
-            let used_up = machine.life().used_up(&self.workflow.issue);
+            let policy = &self.workflow.issue;
+            let used_up = machine
+                .life()
+                .used_up(policy)
+                .or_else(|| machine.rounds_used_up(stage, policy));
             let event = machine.park((&stage.name, stage.when.first_state()), run, reason, used_up, now);
             self.changed.insert(id.clone());
             self.record_event(id, event, now);
@@ -261,10 +265,21 @@ impl Scheduler {
             fenced,
             agent: workflow.agents.get(&stage.agent),
             worker,
+            trust: workflow.trust.as_ref(),
         };
         let has_workspace = worker.is_some() && machine.worker() == worker;
         let is_under_way = machine.is_under_way();
+        let follow_up = machine
+            .starts_round(stage)
+            .then(|| machine.follow_up(stage, workflow.trust.as_ref()));
         let start = machine.start(attempt, now);
+        let round = follow_up.map_or_else(String::new, |reason| {
+            let (rounds, allowed) = (
+                machine.life().rounds,
+                machine.life().allowed_rounds(&workflow.issue),
+            );
+            format!(", round {rounds} of {allowed}{}", reason.describe())
+        });
         let (attempts, allowed) = (
             machine.life().attempts + 1,
             machine.life().allowed(&workflow.issue),
@@ -273,7 +288,7 @@ impl Scheduler {
         self.spending.track(&start);
         self.workspaces.mark_used(id);
         let why = format!(
-            "attempt {} of {most}{}, slot {} of {}, {}{}",
+            "attempt {} of {most}{round}{}, slot {} of {}, {}{}",
             start.attempt,
             if start.resume.is_some() {
                 ", resumes the previous conversation"
@@ -329,7 +344,9 @@ pub(super) fn used_up(machine: &IssueMachine, stage: &Stage, workflow: &Workflow
     if machine.loses_workers() {
         return Some(ParkReason::Lost);
     }
-    let hit = machine.life().used_up(&workflow.issue);
+    let policy = &workflow.issue;
+    let hit = machine.life().used_up(policy);
+    let hit = hit.or_else(|| machine.rounds_used_up(stage, policy));
     hit.map(|_| ParkReason::IssueLimit)
 }
 

@@ -12,7 +12,7 @@ use super::dispatch::{Slots, due, taken_over};
 use crate::ids::{AttemptId, IssueId, RunId, StageName};
 use crate::intent::Intent;
 use crate::limits::Limit;
-use crate::machine::{IssueMachine, LifetimeUsage, Phase, RootCause, Run, WaitReason};
+use crate::machine::{FollowUp, IssueMachine, LifetimeUsage, Phase, RootCause, Run, WaitReason};
 use crate::outcome::{FailureClass, Outcome};
 use crate::scheduler::Hold;
 use crate::time::Now;
@@ -257,7 +257,19 @@ impl Scheduler {
         person_hold(machine, stage)
             .or_else(|| self.hand_over_hold(machine, stage, now))
             .or_else(|| backing_off(machine, stage, now))
+            .or_else(|| self.nothing_new(machine, stage))
             .or_else(|| self.earlier_stage_hold(machine, stage, now))
+    }
+
+    fn nothing_new(&self, machine: &IssueMachine, stage: &Stage) -> Option<Hold> {
+        let is_follow_up = stage.when.is_follow_up(&machine.issue().state);
+        if !is_follow_up || machine.run(&stage.name).is_some() {
+            return None;
+        }
+        match machine.follow_up(stage, self.workflow.trust.as_ref()) {
+            FollowUp::Due { .. } => None,
+            FollowUp::Waits { pending } => Some(Hold::NothingNew { pending }),
+        }
     }
 
     /// Returns the stage that this one waits for without any other hold: an earlier stage of the
@@ -295,7 +307,10 @@ impl Scheduler {
             let hold = self.hold(machine, stage, now, &slots).unwrap_or(Hold::Slot);
             self.reserve_scope(machine, stage, &hold, &mut slots);
             // Stages that follow a running or an awaiting one are listed elsewhere.
-            if matches!(hold, Hold::OtherStage { .. } | Hold::Terminal | Hold::Missing) {
+            if matches!(
+                hold,
+                Hold::OtherStage { .. } | Hold::NothingNew { .. } | Hold::Terminal | Hold::Missing
+            ) {
                 continue;
             }
             count += 1;

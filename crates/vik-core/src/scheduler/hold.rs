@@ -141,6 +141,11 @@ pub enum Hold {
     Filtered,
     /// No stage matches the state of the issue.
     NoStage,
+    /// The stage has done its work, and waits for comments and checks (`when.follow_up`).
+    NothingNew {
+        /// The names of the checks that have no result.
+        pending: Vec<String>,
+    },
     /// The issue does not have labels that the stage requires.
     MissingLabels {
         labels: Vec<String>,

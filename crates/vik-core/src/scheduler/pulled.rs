@@ -213,6 +213,5 @@ impl Scheduler {
 /// Returns the states in which an issue matches a stage.
 fn states(workflow: &Workflow) -> HashSet<&str> {
     let stages = workflow.issue.stages.iter();
-    let states = stages.flat_map(|stage| &stage.when.states);
-    states.map(String::as_str).collect()
+    stages.flat_map(|stage| stage.when.all_states()).collect()
 }

@@ -91,8 +91,8 @@ impl Scheduler {
         Wanted {
             states: stages
                 .iter()
-                .flat_map(|stage| &stage.when.states)
-                .map(|state| state.as_str().into())
+                .flat_map(|stage| stage.when.all_states())
+                .map(Into::into)
                 .collect(),
             known,
         }

@@ -5,7 +5,7 @@ use super::{DecisionSubject, Scheduler};
 use crate::attempt::{Start, StopReason};
 use crate::changes::{Decision, RunOver, StartedAttempt};
 use crate::decision_kind::DecisionKind;
-use crate::ids::{AttemptId, IssueId};
+use crate::ids::{AttemptId, IssueId, StageName};
 use crate::machine::{Observation, ParkReason, RunEvent};
 use crate::plural::count;
 use crate::time::Now;
@@ -66,7 +66,10 @@ impl Scheduler {
             }
             RunEvent::Ended { succeeded: true, .. } => (
                 DecisionKind::RunEnded,
-                "the issue left the stage's state".to_owned(),
+                match self.is_in_follow_up(issue, stage) {
+                    true => "the work is done; it waits for comments and checks".to_owned(),
+                    false => "the issue left the stage's state".to_owned(),
+                },
             ),
             RunEvent::Ended { .. } => (
                 DecisionKind::RunEnded,
@@ -133,7 +136,7 @@ impl Scheduler {
                     format!("{}{failure}; freed by {}", reason.as_str(), reason.freed_by()),
                 )
             }
-            RunEvent::Freed { .. } => (DecisionKind::Freed, "the issue changed".to_owned()),
+            RunEvent::Freed { by, .. } => (DecisionKind::Freed, by.as_str().to_owned()),
             RunEvent::Closed { .. } => (
                 DecisionKind::Closed,
                 "the issue was closed and is no longer parked".to_owned(),
@@ -167,6 +170,13 @@ impl Scheduler {
             });
         }
         self.effects.push(Effect::RunEvent(issue.clone(), event));
+    }
+
+    /// Returns whether an issue is in a state in which a stage waits for comments and checks.
+    fn is_in_follow_up(&self, issue: &IssueId, stage: &StageName) -> bool {
+        let state = self.machines.get(issue).map(|machine| &machine.issue().state);
+        let stage = self.workflow.stage(stage);
+        state.is_some_and(|state| stage.is_some_and(|stage| stage.when.is_follow_up(state)))
     }
 
     pub(super) fn record_start(&mut self, start: &Start, why: String, now: Now) {

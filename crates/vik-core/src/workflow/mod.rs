@@ -30,10 +30,10 @@ pub use http::Http;
 pub use intent::{OnViolation, ScopeConflicts, StageIntent, TrustPolicy, Untrusted};
 pub use mcp::{AUTHORIZATION, BadUrl, HeaderValue, HttpUrl, McpSandbox, McpServer, McpTools, McpTransport};
 pub use model::{
-    DurableWorkspace, HandOverRetry, Intake, IssuePolicy, LogFormat, Notifier, NotifyAddress, NotifyChannel,
-    NotifyEvent, OnStateChange, Pressure, PromptSource, RemoveWorkspace, Retry, SandboxBackend,
-    SandboxChoice, SandboxFiles, SandboxKeys, SandboxNetwork, SandboxPolicy, SecretSource, Show, Stage,
-    TimeOfDay, Turns, Workflow, WorkspaceRoot,
+    DEFAULT_MAX_ROUNDS, DurableWorkspace, HandOverRetry, Intake, IssuePolicy, LogFormat, Notifier,
+    NotifyAddress, NotifyChannel, NotifyEvent, OnStateChange, Pressure, PromptSource, RemoveWorkspace, Retry,
+    SandboxBackend, SandboxChoice, SandboxFiles, SandboxKeys, SandboxNetwork, SandboxPolicy, SecretSource,
+    Show, Stage, TimeOfDay, Turns, Workflow, WorkspaceRoot,
 };
 pub use question::QuestionPolicy;
 pub use resume::{ResumeForm, ResumePolicy, ResumeScope};

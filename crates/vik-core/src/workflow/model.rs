@@ -163,6 +163,9 @@ pub struct IssuePolicy {
     pub unlisted: KeepTime,
     /// `limits.attempts`: the maximum number of attempts in the issue's life.
     pub max_attempts: u32,
+    /// `limits.rounds`: how often an agent is started because the issue came back to its stage.
+    #[serde(default = "default_max_rounds")]
+    pub max_rounds: u32,
     /// `limits.tokens` and `limits.usd` of the issue's life.
     pub limit: Limit,
     /// `scope_conflicts`: whether issues with overlapping scopes run at once.
@@ -170,6 +173,13 @@ pub struct IssuePolicy {
     pub scope_conflicts: ScopeConflicts,
     /// The stages in file order.
     pub stages: Vec<Stage>,
+}
+
+/// The default of [`IssuePolicy::max_rounds`].
+pub const DEFAULT_MAX_ROUNDS: u32 = 5;
+
+fn default_max_rounds() -> u32 {
+    DEFAULT_MAX_ROUNDS
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -10,6 +10,10 @@ use serde::{Deserialize, Serialize};
 pub struct When {
     /// `state`: at least one, compared exactly, with case.
     pub states: Vec<String>,
+    /// `follow_up`: further states of the stage, in which an issue waits for what others say about the
+    /// work. There a run starts only if the stage has worked on the issue and something is new.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub follow_up: Vec<String>,
     /// `labels`: the issue must have all of them, whatever their case.
     pub labels: Vec<String>,
 }
@@ -21,6 +25,8 @@ enum StoredWhen {
     State(String),
     Whole {
         states: Vec<String>,
+        #[serde(default)]
+        follow_up: Vec<String>,
         labels: Vec<String>,
     },
 }
@@ -29,7 +35,15 @@ impl From<StoredWhen> for When {
     fn from(stored: StoredWhen) -> Self {
         match stored {
             StoredWhen::State(state) => Self::state(state),
-            StoredWhen::Whole { states, labels } => Self { states, labels },
+            StoredWhen::Whole {
+                states,
+                follow_up,
+                labels,
+            } => Self {
+                states,
+                follow_up,
+                labels,
+            },
         }
     }
 }
@@ -39,6 +53,7 @@ impl When {
     pub fn state(state: impl Into<String>) -> Self {
         Self {
             states: vec![state.into()],
+            follow_up: Vec::new(),
             labels: Vec::new(),
         }
     }
@@ -50,7 +65,17 @@ impl When {
     }
 
     pub fn has_state(&self, state: &str) -> bool {
-        self.states.iter().any(|one| one == state)
+        self.all_states().any(|one| one == state)
+    }
+
+    /// Returns whether a run of the stage starts in this state only if something is new.
+    pub fn is_follow_up(&self, state: &str) -> bool {
+        self.follow_up.iter().any(|one| one == state)
+    }
+
+    /// Returns all states of the stage.
+    pub fn all_states(&self) -> impl Iterator<Item = &str> {
+        self.states.iter().chain(&self.follow_up).map(String::as_str)
     }
 
     /// Returns the required labels that an issue does not have.
@@ -79,6 +104,7 @@ mod tests {
     fn issue_is_taken_in_any_state_with_all_labels() {
         let when = When {
             states: vec!["todo".to_owned(), "Doing".to_owned()],
+            follow_up: vec!["review".to_owned()],
             labels: vec!["Backend".to_owned(), "agent".to_owned()],
         };
         let takes = |state: &str, labels: &[&str]| {
@@ -86,6 +112,8 @@ mod tests {
         };
         assert!(takes("todo", &["AGENT", "backend", "x"]));
         assert!(takes("Doing", &["agent", "Backend"]));
+        assert!(takes("review", &["agent", "Backend"]));
+        assert!(when.is_follow_up("review") && !when.is_follow_up("todo"));
         assert!(!takes("doing", &["agent", "backend"]));
         assert!(!takes("todo", &["agent"]));
         let missing = when.missing_labels(|| vec!["agent".to_owned()]);

@@ -32,6 +32,7 @@ pub fn stage_context(host: &Host, start: &Start, workdir: &Path) -> Map<String, 
         json!({ "message": start.message.as_deref().unwrap_or("") }),
     );
     context.insert("intent".to_owned(), super::intent::value(&start.intent));
+    context.insert("activity".to_owned(), super::activity::value(start));
     let files = host.attempt_files(start);
     let policy = start.stage.outputs.as_ref();
     let state = policy

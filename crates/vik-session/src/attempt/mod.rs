@@ -16,6 +16,7 @@
 //! ```
 
 mod acceptance;
+pub mod activity;
 mod agent_end;
 mod apply;
 mod approval;

@@ -18,7 +18,7 @@ use super::approval::human_message;
 use super::context::stage_context;
 use super::opened::AttemptContext;
 use super::scripts::{PROMPT, ScriptRunner};
-use super::{intent, messages, questions};
+use super::{activity, intent, messages, questions};
 use crate::hooks::{self, Hook};
 
 /// The prompt of an agent that resumes an earlier conversation, if the workflow does not define
@@ -54,7 +54,7 @@ impl ScriptRunner<'_> {
         }
         let failed = |text: String| AttemptFailure::failed(FailureClass::Hook, text);
         let (source, name) = self.cx.prompt_template().await?;
-        let fence = Fence::of(context, self.cx.start().fenced);
+        let fence = activity::fence(self.cx.start(), context);
         let prompt = vik_template::fenced_prompt(&source, context, &fence).map_err(|error| {
             let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
             failed(format!("{name}: {}{hint}", report::chain(&error)))
@@ -67,6 +67,7 @@ impl ScriptRunner<'_> {
             self.cx.note_started(PROMPT).await?;
         }
         let mut added = intent::section(&self.cx.start().intent, &source, &fence);
+        added.push_str(&activity::section(self.cx.start(), &source, &fence));
         added.push_str(&human_message(self.cx.start(), &source));
         added.push_str(&questions::answers_section(&self.cx.start().answers, &fence));
         added.push_str(&messages::prompt_section(&self.cx.start().messages));
@@ -143,7 +144,7 @@ impl AttemptContext<'_> {
         };
         let workdir = self.host().layout.issue_dir(&start.issue.id);
         let context = Value::Object(stage_context(self.host(), &start, &workdir));
-        let fence = Fence::of(&context, start.fenced);
+        let fence = activity::fence(&start, &context);
         let prompt = vik_template::fenced_prompt(TURN_PROMPT, &context, &fence).map_err(|error| {
             let reason = format!("the prompt of a turn: {}", report::chain(&error));
             AttemptFailure::failed(FailureClass::Hook, reason)

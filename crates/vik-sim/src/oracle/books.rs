@@ -8,7 +8,7 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use vik_core::attempt::{Resume, Start, StopReason};
 use vik_core::ids::{AgentName, AttemptId, IssueId, RunId, StageName};
-use vik_core::issue::Fingerprint;
+use vik_core::issue::{ActivityKey, Fingerprint};
 use vik_core::limits::{Charges, Spend, estimated};
 use vik_core::machine::{IssueMachine, LifetimeUsage, ParkReason, Phase};
 use vik_core::scope::Scope;
@@ -44,7 +44,7 @@ pub(super) struct Parked {
     state: String,
     text: String,
     /// Whether a person changed the issue since.
-    freed: bool,
+    pub freed: bool,
 }
 
 /// Work that is not handed over.
@@ -73,6 +73,8 @@ impl From<&LifetimeUsage> for Lived {
             extra: life.extra_attempts,
             spend: life.spend,
             forgiven: life.forgiven,
+            rounds: life.rounds,
+            extra_rounds: life.extra_rounds,
         }
     }
 }
@@ -103,6 +105,8 @@ pub(super) struct Lived {
     pub extra: u32,
     pub spend: Spend,
     pub forgiven: Spend,
+    pub rounds: u32,
+    pub extra_rounds: u32,
 }
 
 /// The number of consecutive internal failures that parks a stage.
@@ -122,6 +126,8 @@ pub(super) struct Books {
     pub workers: BTreeMap<usize, WorkerName>,
     /// The last conversation of each stage with `resume: issue`, and its agent.
     pub conversations: BTreeMap<(usize, StageName), (AgentName, Resume)>,
+    /// The comments and checks that agents of each stage have read.
+    pub seen: BTreeMap<(usize, StageName), BTreeSet<ActivityKey>>,
     pub lives: Vec<Lived>,
     pub days: BTreeMap<Date, Spend>,
     pub parked: BTreeMap<(usize, StageName), Parked>,
@@ -235,6 +241,9 @@ impl Books {
             }
             for (stage, kept) in machine.conversations() {
                 books.conversations.insert((issue, stage.clone()), kept.clone());
+            }
+            for (stage, seen) in machine.seen() {
+                books.seen.insert((issue, stage.clone()), seen.clone());
             }
             if machine.workers_lost_in_a_row() > 0 {
                 books.workers_lost.insert(issue, machine.workers_lost_in_a_row());
@@ -403,6 +412,9 @@ impl Books {
                 "conversations {:?}, on disk {:?}",
                 self.conversations, read.conversations
             )
+        })?;
+        ensure(self.seen == read.seen, WHOLE, || {
+            format!("read activity {:?}, on disk {:?}", self.seen, read.seen)
         })?;
         ensure(self.workers == read.workers, WHOLE, || {
             format!("workers {:?}, on disk {:?}", self.workers, read.workers)

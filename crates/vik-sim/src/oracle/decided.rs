@@ -58,6 +58,13 @@ impl Oracle {
                 self.grants(*attempt_id, *granted, changes, now)?;
             }
         }
+        for effect in effects {
+            match effect {
+                Effect::RunEvent(_, event) => self.waits_for_people(event),
+                Effect::Start(start) => self.round_starts(start)?,
+                _ => {}
+            }
+        }
         for machine in &changes.machines {
             self.machine_changed(machine, observed)?;
         }
@@ -237,6 +244,7 @@ impl Oracle {
         self.leaves_work(run, attempt_id, &report);
         if let Some(start) = self.facts.get(&attempt_id).map(|facts| facts.start.clone()) {
             self.conversation_ended(&start, &report);
+            self.activity_read(&start, &report);
         }
         self.question_ended(attempt_id, &report, active.stopped.as_ref());
         let went_on = matches!(
@@ -432,6 +440,8 @@ impl Oracle {
                 .above(books.forgiven)
                 .reached(LimitScope::Issue, books.spend)
                 .is_none();
+        // The round that starts now is counted already.
+        let has_rounds = books.rounds <= limits.max_rounds.saturating_add(books.extra_rounds);
         for run in machine.runs() {
             if let Some(unfinished) = self.books.hand_overs.get_mut(&run.id) {
                 unfinished.waits = run.is_handing_over() && !run.has_hand_over_running();
@@ -449,6 +459,8 @@ impl Oracle {
             !stays && last.is_some_and(|report| report.outcome == Outcome::Succeeded)
         };
         let may_be_freed = |parked: &Parked, stage: &StageName| {
+            let has_attempts = last_of_run.contains_key(&parked.run);
+            let raised = raised && (has_attempts || has_rounds);
             asked || parked.reason == ParkReason::IssueLimit && raised || left(&parked.run, stage)
         };
         for key in self.books.park(machine, policy, Some(&may_be_freed))? {

@@ -200,6 +200,7 @@ impl Oracle {
                 stage.is_some_and(|stage| !may_be_followed(stage, item))
             }
             Hold::Untrusted { .. } => self.trust(item) == Trust::Held,
+            Hold::NothingNew { .. } => self.has_nothing_new(stage, item),
             Hold::Question { question } => question.timeout.is_none() && self.questions.is_open(question.id),
             Hold::NoWorker { reason } => self.waits_for_worker(issue, stage, reason),
             Hold::Filtered => true,

@@ -12,6 +12,7 @@ mod owned;
 mod parked;
 mod questions;
 mod resume;
+mod rounds;
 mod start;
 mod turns;
 mod workers;
@@ -140,6 +141,8 @@ pub(crate) struct Oracle {
     draining: bool,
     /// The parked runs, as the events of this daemon report them.
     parked_runs: BTreeSet<RunId>,
+    /// The runs that waited for a person before an attempt.
+    waited_for_people: BTreeSet<RunId>,
     /// The attempts that this daemon stopped.
     stopped: BTreeSet<AttemptId>,
     /// Those that were stopped before their end was in their log.
@@ -176,6 +179,7 @@ impl Oracle {
             workers: None,
             draining: false,
             parked_runs: BTreeSet::new(),
+            waited_for_people: BTreeSet::new(),
             stopped: BTreeSet::new(),
             stopped_in_time: BTreeSet::new(),
             lookups: BTreeSet::new(),
@@ -239,6 +243,9 @@ impl Oracle {
 
     fn on_snapshot(&mut self, issue: usize, item: Option<Arc<Item>>, at: u64) {
         self.books.observe(issue, item.as_deref(), &self.policy);
+        if let Some(item) = &item {
+            self.activity_observed(issue, item);
+        }
         for ((of, stage), (_, may_change)) in &mut self.last_run {
             if *of == issue && !*may_change {
                 let stays = self.policy.stage(stage).zip(item.as_ref());

@@ -67,7 +67,7 @@ impl Oracle {
         self.may_change(issue);
         let policy = &self.policy;
         let life = &mut self.books.lives[issue];
-        let mut any = false;
+        let (mut any, mut any_agent) = (false, false);
         let freed = |(of, stage): &(usize, StageName)| {
             *of == issue && request.stage.as_ref().is_none_or(|only| only == stage)
         };
@@ -88,6 +88,7 @@ impl Oracle {
             if !request.agent && self.books.hand_overs.contains_key(run) {
                 continue;
             }
+            any_agent = true;
             let most = policy.stage(stage).map(|stage| stage.retry.max_attempts);
             let more = request.attempts.or(most).unwrap_or(1).max(1);
             let (counted, extra) = self.books.runs.entry(*run).or_default();
@@ -100,6 +101,9 @@ impl Oracle {
             self.books.workers_lost.remove(&issue);
         }
         let limit = policy.issue.limit.above(life.forgiven);
+        if any_agent && life.rounds >= policy.issue.max_rounds.saturating_add(life.extra_rounds) {
+            life.extra_rounds = life.rounds;
+        }
         if any && limit.reached(LimitScope::Issue, life.spend).is_some() {
             life.forgiven = life.spend;
         }

@@ -133,6 +133,7 @@ impl World {
         match self.fault {
             Some(Fault::BlockersUnheard) => printed.iter().map(|item| item.without_blockers()).collect(),
             Some(Fault::ScopesUnheard) => printed.iter().map(|item| item.without_scope()).collect(),
+            Some(Fault::StrangersHeard) => printed.iter().map(|item| item.with_members()).collect(),
             Some(Fault::TurnMoveUnseen) => {
                 let trees = self.host.trees.values();
                 let idle: Vec<_> = trees.filter(|tree| tree.is_idle()).collect();

@@ -18,6 +18,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0007-shared-log.sql"),
     include_str!("migrations/0008-outputs.sql"),
     include_str!("migrations/0009-conversations.sql"),
+    include_str!("migrations/0010-rounds.sql"),
 ];
 
 /// The first version with the table `outputs`.

@@ -69,6 +69,7 @@ fn start_of(left: &Left) -> Start {
         messages: Vec::new(),
         answers: Vec::new(),
         handed_back: None,
+        activity: Default::default(),
     }
 }
 

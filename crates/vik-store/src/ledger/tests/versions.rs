@@ -1,5 +1,7 @@
 //! Tests that every released schema migrates to the latest one.
 
+use std::collections::BTreeSet;
+
 use vik_core::machine::{IssueMachine, ParkReason};
 
 use super::*;
@@ -34,6 +36,7 @@ const RELEASED: &[&str] = &[
     include_str!("fixtures/ledger-7.sql"),
     include_str!("fixtures/ledger-8.sql"),
     include_str!("fixtures/ledger-9.sql"),
+    include_str!("fixtures/ledger-10.sql"),
 ];
 
 #[test]
@@ -96,6 +99,12 @@ fn released_ledgers_load_with_the_schema_of_a_new_one() {
         assert_eq!(
             kept.map(|(agent, kept)| (agent.as_str(), &*kept.provider_session_id)),
             (version > 8).then_some(("coder", "conversation"))
+        );
+        let seen = parked.seen().get("review").map_or(0, BTreeSet::len);
+        let is_read = version > 9;
+        assert_eq!(
+            (seen, parked.life().rounds),
+            (is_read.into(), if is_read { 2 } else { 0 })
         );
         let messages = parked.messages().iter();
         let messages: Vec<_> = messages.map(|waiting| waiting.message.text.as_str()).collect();

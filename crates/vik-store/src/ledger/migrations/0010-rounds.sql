@@ -1,0 +1,2 @@
+-- From here on, an issue has the comments and checks that its agents have read, and the number of its rounds. A Vik of schema 9 would
+-- drop both when it stores the issue, and start rounds without a reason or a limit, so it must refuse the ledger.
