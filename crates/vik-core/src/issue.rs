@@ -203,6 +203,33 @@ impl Issue {
         })
     }
 
+    /// Returns the issue with the lists of comments and checks of an earlier snapshot, where this one
+    /// does not have them.
+    #[must_use]
+    pub(crate) fn with_activity_of(self, earlier: &Self) -> Self {
+        if !activity::may_have_activity(&earlier.payload) {
+            return self;
+        }
+        let mut earlier = earlier.fields();
+        let Ok(mut fields) = serde_json::from_str::<Map<String, Value>>(&self.payload) else {
+            return self;
+        };
+        let before = fields.len();
+        for key in activity::LISTS {
+            if !fields.contains_key(key) {
+                fields.extend(earlier.remove_entry(key));
+            }
+        }
+        if fields.len() == before {
+            return self;
+        }
+        Self {
+            payload: Value::Object(fields).to_string().into(),
+            read: ReadOnce::default(),
+            ..self
+        }
+    }
+
     /// Returns a hash of the text that an approval covers: all fields but the state, the time of the
     /// update, and what others say about the issue. Another fingerprint needs another approval.
     pub fn text_fingerprint(&self) -> Fingerprint {

@@ -14,12 +14,14 @@ use vik_core::issue::Issue;
 use vik_core::limits::LimitUnit;
 use vik_core::machine::ParkReason;
 use vik_core::outcome::{Outcome, Usage};
-use vik_core::scheduler::{Actor, Command, Filter, Hold, Input, RetryRequest, Scheduler};
+use vik_core::scheduler::{
+    Actor, Command, Filter, Hold, Input, LookupResult, Recalled, RetryRequest, Scheduler,
+};
 use vik_core::workflow::Workflow;
 
-fn workflow(more: &str, limits: &str) -> Arc<Workflow> {
+fn workflow(show: &str, more: &str, limits: &str) -> Arc<Workflow> {
     let text = format!(
-        "issues: {{ pull: {{ command: ./list }} }}
+        "issues: {{ pull: {{ command: ./list }}{show} }}
 agents: {{ coder: {{ runtime: codex, model: m }} }}
 {more}
 issue:
@@ -51,7 +53,15 @@ struct World {
 
 impl World {
     fn new(more: &str, limits: &str) -> Self {
-        let workflow = workflow(more, limits);
+        Self::of(workflow("", more, limits))
+    }
+
+    /// A world in which each issue is looked up before it starts.
+    fn with_show() -> Self {
+        Self::of(workflow(", show: { command: ./show }", "", ""))
+    }
+
+    fn of(workflow: Arc<Workflow>) -> Self {
         Self {
             scheduler: Scheduler::new(Arc::clone(&workflow), Filter::default(), [0; 6]),
             workflow,
@@ -70,13 +80,19 @@ impl World {
 
     /// Pulls the issue with these fields, and returns what starts.
     fn pull(&mut self, state: &str, more: &Value) -> Option<Start> {
-        let mut item = json!({"id": "7", "title": "t", "state": state, "author": "ann", "labels": ["safe"]});
-        item.as_object_mut()
-            .unwrap()
-            .extend(more.as_object().unwrap().clone());
-        let issue = Issue::parse(&item.to_string()).unwrap();
         self.scheduler.handle(now(), Input::PullStarted);
-        started(self.scheduler.handle(now(), Input::pulled_new(vec![issue])))
+        let pulled = Input::pulled_new(vec![issue(state, more)]);
+        started(self.scheduler.handle(now(), pulled))
+    }
+
+    /// Finishes the lookup with the issue with these fields, and returns what starts.
+    fn look_up(&mut self, state: &str, more: &Value) -> Option<Start> {
+        let input = Input::LookupFinished {
+            issue: id(),
+            result: LookupResult::Snapshot(Box::new(issue(state, more))),
+            recalled: Recalled::default(),
+        };
+        started(self.scheduler.handle(now(), input))
     }
 
     fn ends(&mut self, start: &Start, report: AttemptResult) {
@@ -97,6 +113,14 @@ impl World {
         let workflow = Arc::clone(&self.workflow);
         self.scheduler = Scheduler::restore(workflow, Filter::default(), [1; 6], stored, now()).0;
     }
+}
+
+fn issue(state: &str, more: &Value) -> Issue {
+    let mut item = json!({"id": "7", "title": "t", "state": state, "author": "ann", "labels": ["safe"]});
+    item.as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
+    Issue::parse(&item.to_string()).unwrap()
 }
 
 /// The result of an agent that has read its prompt.
@@ -336,4 +360,35 @@ fn rounds_by_the_state_count_too() {
     assert!(world.pull("in review", &json!({})).is_none());
     assert!(world.pull("todo", &json!({})).is_none());
     assert!(matches!(world.hold(), Some(Hold::Parked { .. })));
+}
+
+#[test]
+fn lookup_without_comments_does_not_take_the_reason_away() {
+    let mut world = World::with_show();
+    let first = world
+        .pull("todo", &json!({}))
+        .or_else(|| world.look_up("todo", &json!({})));
+    world.ends(&first.unwrap(), succeeded());
+    assert!(world.pull("in review", &json!({})).is_none());
+    assert!(
+        world.pull("in review", &comments(&[(1, "ann")])).is_none(),
+        "it is looked up"
+    );
+    let round = world.look_up("in review", &json!({})).unwrap();
+    assert_eq!(round.activity.comments, [0]);
+}
+
+#[test]
+fn lookup_without_a_reason_starts_nothing() {
+    let mut world = World::with_show();
+    let first = world
+        .pull("todo", &json!({}))
+        .or_else(|| world.look_up("todo", &json!({})));
+    world.ends(&first.unwrap(), succeeded());
+    assert!(world.pull("in review", &json!({})).is_none());
+    assert!(world.pull("in review", &comments(&[(1, "ann")])).is_none());
+    assert!(
+        world.look_up("in review", &json!({"comments": []})).is_none(),
+        "it was deleted"
+    );
 }

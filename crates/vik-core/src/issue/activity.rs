@@ -196,6 +196,9 @@ fn identity(fields: &Map<String, Value>) -> String {
     }
 }
 
+/// The fields of an item with comments and checks.
+pub(super) const LISTS: [&str; 2] = ["comments", "checks"];
+
 /// Returns whether the text of an item may have comments or checks.
 pub(super) fn may_have_activity(payload: &str) -> bool {
     payload.contains("\"comments\"") || payload.contains("\"checks\"")

@@ -143,9 +143,11 @@ impl IssueMachine {
         pass.end()
     }
 
-    /// Applies the snapshot of a lookup. Only pulls judge ended attempts.
+    /// Applies the snapshot of a lookup. Only pulls judge ended attempts. The command of the lookup
+    /// may print fewer fields: comments and checks that it leaves out are as before.
     pub fn apply_lookup(&mut self, issue: Issue, now: Now, workflow: &Workflow) -> Observation {
         let present = self.present;
+        let issue = issue.with_activity_of(&self.issue);
         let observed = self.observe(issue, PullNo::default(), now, workflow);
         self.present = present;
         observed
