@@ -30,6 +30,15 @@ fn states_of(stage: &file::Stage) -> impl Iterator<Item = &str> {
     states.map(String::as_str)
 }
 
+/// Returns the key of a stage that lists a state.
+fn key_of(stage: &file::Stage, state: &str) -> &'static str {
+    let mut follow_up = stage.when.follow_up.iter().flatten();
+    match follow_up.any(|known| known == state) {
+        true => "follow_up",
+        false => "state",
+    }
+}
+
 impl Check<'_> {
     pub(crate) fn across(&mut self, file: &file::File) {
         let agents: Agents<'_> = agents(file).map(|(name, agent)| (name.as_str(), agent)).collect();
@@ -121,7 +130,7 @@ impl Check<'_> {
             };
             let mut diagnostic = Diagnostic::error(
                 "terminal_stage",
-                format!("issue.stages.{name}.when.state"),
+                format!("issue.stages.{name}.when.{}", key_of(stage, state)),
                 format!("{} is a terminal state, in which no stage runs", quoted(state)),
             )
             .hint("remove the state from `issue.terminal_states`, or from the stage");
@@ -154,7 +163,7 @@ impl Check<'_> {
                     quoted(state)
                 );
                 let hint = "all states of a stage are one stay of an issue: list each of them in one stage";
-                let at = format!("issue.stages.{name}.when.state");
+                let at = format!("issue.stages.{name}.when.{}", key_of(stage, state));
                 self.report(Diagnostic::error("duplicate_state", at, message).hint(hint));
             }
             earlier.extend(states_of(stage).map(|state| (state, (name.as_str(), has_several))));

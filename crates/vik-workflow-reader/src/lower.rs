@@ -287,8 +287,9 @@ impl Check<'_> {
                 "a run starts at once in the states of `state`, and only for news in those of `follow_up`";
             self.report(Diagnostic::error("duplicate_state", at("when.follow_up"), message).hint(hint));
         }
-        let start_state = self.start_state(&at("start_state"), stage.start_state, &states);
-        let outputs = self.outputs(&at("outputs"), stage.outputs, &states);
+        let all_states = [states.as_slice(), &follow_up].concat();
+        let start_state = self.start_state(&at("start_state"), stage.start_state, &states, &all_states);
+        let outputs = self.outputs(&at("outputs"), stage.outputs, &all_states);
         if states.is_empty() {
             return None;
         }

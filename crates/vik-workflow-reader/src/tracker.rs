@@ -195,12 +195,14 @@ impl Check<'_> {
         }
     }
 
-    /// Returns `start_state` of a stage with these states.
+    /// Returns `start_state` of a stage, which must be one of `states`. Issues of the stage can be in
+    /// all of `all_states`.
     pub(super) fn start_state(
         &mut self,
         path: &str,
         state: Option<String>,
         states: &[String],
+        all_states: &[String],
     ) -> Option<StartState> {
         let state = state?;
         if states.is_empty() {
@@ -213,7 +215,7 @@ impl Check<'_> {
             (message, hint)
         } else if let Some(tracker) = &self.tracker {
             return Some(StartState {
-                command: tracker.start(&state, states),
+                command: tracker.start(&state, all_states),
                 secrets: tracker.secrets.clone(),
                 state,
             });

@@ -93,6 +93,25 @@ fn state_of_a_stage_with_several_belongs_to_no_other() {
     assert_eq!(stages("a, labels: [x]", "a, labels: [y]"), []);
     assert_eq!(stages("[a, b]", "b"), [("duplicate_state", 6, 30)]);
     assert_eq!(stages("b", "[a, b]"), [("duplicate_state", 6, 23)]);
+    assert_eq!(stages("a", "b, follow_up: a"), [("duplicate_state", 6, 44)]);
+}
+
+#[test]
+fn states_of_follow_ups_belong_to_one_stage_and_are_not_terminal() {
+    let when = |follow_up: &str| format!("state: todo\n        follow_up: {follow_up}");
+    let loaded = load(&minimal_with(&[("state: todo", &when("[review, ci]"))]));
+    assert_eq!(loaded.diagnostics, []);
+    let workflow = loaded.workflow.unwrap();
+    assert_eq!(workflow.issue.stages[0].when.follow_up, ["review", "ci"]);
+    assert_eq!(workflow.issue.max_rounds, 5);
+    one(&[("state: todo", &when("^todo"))], "duplicate_state");
+    one(
+        &[
+            ("state: todo", &when("^review")),
+            ("  stages:", "  terminal_states: [review]\n  stages:"),
+        ],
+        "terminal_stage",
+    );
 }
 
 #[test]

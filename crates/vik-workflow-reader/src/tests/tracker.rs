@@ -159,6 +159,21 @@ fn start_state_is_moved_to_by_the_tracker() {
 }
 
 #[test]
+fn tracker_moves_issues_from_states_of_follow_ups_too() {
+    let keys =
+        "        follow_up: review\n      start_state: it's on\n      outputs: {state: {allow: [x]}}\n";
+    let loaded = stage("tracker: files", keys);
+    let stage = &loaded.workflow.unwrap().issue.stages[0];
+    let moves = "vik tracker output --from=todo --from='it'\\''s on' --from=review -- vik tracker files";
+    for command in [
+        &stage.start_state.as_ref().unwrap().command,
+        &stage.outputs.as_ref().unwrap().rules[&OutputKind::State].run,
+    ] {
+        assert!(command.contains(moves), "{command}");
+    }
+}
+
+#[test]
 fn actions_that_the_tracker_cannot_take_over_are_reported() {
     let files = "tracker: files";
     for (tracker, keys, code, path) in [
