@@ -187,12 +187,14 @@ fn text<'f>(fields: &'f Map<String, Value>, keys: &[&str]) -> Option<&'f str> {
     texts.next()
 }
 
-/// Returns `id`, a text or a number; else "".
+/// Returns `id`, a text or a number; else the time; else "".
 fn identity(fields: &Map<String, Value>) -> String {
     match fields.get("id") {
         Some(Value::String(id)) => id.clone(),
         Some(Value::Number(id)) => id.to_string(),
-        _ => String::new(),
+        _ => text(fields, &["created_at", "createdAt"])
+            .unwrap_or_default()
+            .to_owned(),
     }
 }
 
@@ -274,6 +276,12 @@ mod tests {
         };
         assert_eq!(comment("a", "x"), comment("a", "y"));
         assert_ne!(comment("a", "x"), comment("b", "x"));
+        let at = |time: &str| {
+            Comment::read(&json!({"body": "ping", "created_at": time}))
+                .unwrap()
+                .key
+        };
+        assert_ne!(at("2026-01-01T00:00:00Z"), at("2026-01-02T00:00:00Z"));
         let check = |state: &str, url: &str| {
             Check::read(&json!({"name": "build", "state": state, "url": url, "seconds": url.len()}))
                 .unwrap()
