@@ -381,7 +381,7 @@ fn expressions_in_the_docs_use_documented_names() {
         }
         let text = std::fs::read_to_string(&path).unwrap();
         let loops = text.split("{% for ").skip(1);
-        let variables: Vec<_> = loops.filter_map(|rest| rest.split(' ').next()).collect();
+        let variables: Vec<_> = loops.filter_map(|tail| tail.split(' ').next()).collect();
         // `${{ … }}` is the syntax of GitHub.
         for at in text
             .match_indices("{{")
