@@ -17,7 +17,7 @@ use serde_json::json;
 use vik_sim::{Campaign, Caught, Failure, Fault, Figures, KINDS, self_test};
 
 /// The maximum number of seeds for each planted fault.
-const MOST_SEEDS: u64 = 1_000;
+const MOST_SEEDS: u64 = 400;
 
 /// Run the scheduler in simulated worlds and check its invariants
 #[derive(Debug, Parser)]

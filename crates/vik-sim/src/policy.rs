@@ -80,7 +80,16 @@ const EDITS: &[(&str, Edit)] = &[
     ("trust", trust),
     ("approvals", approvals),
     ("questions", questions),
+    ("rounds", rounds),
 ];
+
+/// Changes which stages wait for comments and checks in the state `later`, and the number of rounds.
+fn rounds(workflow: &mut Workflow, rng: &mut Rng) {
+    workflow.issue.max_rounds = rng.pick(&[0, 2, 5, 5]);
+    for stage in &mut workflow.issue.stages {
+        stage.when.follow_up = maybe(rng, 50, |_| "later".to_owned()).into_iter().collect();
+    }
+}
 
 /// Changes the time limits and default answers of questions.
 fn questions(workflow: &mut Workflow, rng: &mut Rng) {
@@ -209,7 +218,6 @@ fn terminal(workflow: &mut Workflow, rng: &mut Rng) {
 
 fn life(workflow: &mut Workflow, rng: &mut Rng) {
     workflow.issue.max_attempts = rng.pick(&[2, 4, 8, 15]);
-    workflow.issue.max_rounds = rng.pick(&[0, 2, 5, 5]);
     workflow.issue.limit = limit(rng, 8);
 }
 
@@ -235,7 +243,6 @@ fn show(workflow: &mut Workflow, rng: &mut Rng) {
 fn switches(workflow: &mut Workflow, rng: &mut Rng) {
     for stage in &mut workflow.issue.stages {
         stage.parallel = rng.percent(25);
-        stage.when.follow_up = maybe(rng, 30, |_| "later".to_owned()).into_iter().collect();
         stage.resume = rng.pick(&[
             ResumePolicy::Never,
             ResumePolicy::Run,

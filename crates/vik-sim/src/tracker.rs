@@ -230,7 +230,7 @@ impl Tracker {
 
     /// Changes an issue, and returns the name of the change.
     pub fn edit(&mut self, issue: usize, rng: &mut Rng) -> &'static str {
-        match rng.weighted(&[8, 3, 2, 3, 2, 4, 2, 2, 1, 5, 3]) {
+        match rng.weighted(&[8, 3, 2, 3, 2, 4, 2, 2, 1, 3, 2]) {
             0 => {
                 let state = rng.pick(&STATES);
                 self.set_state(issue, state);

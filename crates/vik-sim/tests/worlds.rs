@@ -42,7 +42,7 @@ fn failing_seed_fails_again_in_the_same_way() {
 
 #[test]
 fn planted_faults_are_found() {
-    let caught = self_test(1, 300, 1_000, 2);
+    let caught = self_test(1, 400, 1_000, 2);
     let missed: Vec<_> = caught
         .iter()
         .filter(|caught| caught.found.is_none())
