@@ -157,3 +157,23 @@ fn comments_of_strangers_start_nothing_and_are_fenced() {
     assert_contains(&prompt, "ann: Please sort.");
     assert!(!prompt.contains("Done."), "{prompt}");
 }
+
+#[test]
+fn section_of_the_prompt_is_bounded_and_trusted_comments_stay_unfenced() {
+    let world = in_review().set("/trust", json!({"authors": ["ann"]}));
+    world.once().expect(0);
+    let long = "x".repeat(5_000);
+    let mut comments: Vec<_> = (0..50).map(|n| comment("eve", &format!("{n} {long}"))).collect();
+    comments.push(comment("ann", "The last one.\n"));
+    let checks: Vec<_> = (0..300)
+        .map(|n| json!({"name": format!("job {n}"), "state": "failed", "summary": long}))
+        .collect();
+    world.tracker.set("1", "comments", json!(comments));
+    world.tracker.set("1", "checks", json!(checks));
+    world.once().expect(0);
+    let prompt = world.sessions("1")[1].text(".prompt.md");
+    assert!(prompt.len() < 12_000, "{}", prompt.len());
+    assert_contains(&prompt, "more failed checks are left out");
+    assert_contains(&prompt, "older comments are left out");
+    assert_contains(&prompt, "\nann wrote:\nThe last one.\n");
+}

@@ -131,7 +131,7 @@ pub fn hold(hold: &Hold) -> HoldView {
         Hold::Approval { request } => Some(request.freed_by()),
         Hold::Question { question } => Some(one_line(&question.freed_by(), SHOWN)),
         Hold::NothingNew { .. } => {
-            Some("a comment by somebody who is trusted, a check that fails, or another state".to_owned())
+            Some("a comment by a trusted author, a check that fails, or another state".to_owned())
         }
         Hold::MissingLabels { labels } => Some(format!("adding {} to the issue", named(labels))),
         Hold::NoWorker {

@@ -83,7 +83,7 @@ faults! {
     ActivityForgotten = "activity_forgotten";
     /// A restart forgets how many rounds issues have had.
     RoundsForgotten = "rounds_forgotten";
-    /// The scheduler takes the comments of everybody for those of somebody trusted.
+    /// The scheduler takes the comments of everybody for those of trusted authors.
     StrangersHeard = "strangers_heard";
     /// Questions that wait for an answer are lost at a restart.
     QuestionsForgotten = "questions_forgotten";

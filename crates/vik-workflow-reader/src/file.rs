@@ -400,8 +400,7 @@ section! {
     "state" state: required OneOrMoreStates;
     /// Further states, or one, in which an issue waits for what others say about the work, such as
     /// the state of a pull request in review. There the stage starts again only if it has worked on
-    /// the issue before, and somebody who is trusted has written a comment or a check has failed
-    /// since.
+    /// the issue before, and a trusted author has commented or a check has failed since.
     "follow_up" follow_up: optional OneOrMoreStates;
     /// Labels that the issue must all have, whatever their case.
     "labels" labels: defaults Labels = Vec::new();

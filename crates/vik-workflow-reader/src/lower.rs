@@ -283,8 +283,7 @@ impl Check<'_> {
         self.states_for_tracker(&at("when.follow_up"), &follow_up);
         if let Some(state) = follow_up.iter().find(|state| states.contains(state)) {
             let message = format!("the state {} is in `when.state` too", quoted(state));
-            let hint =
-                "a run starts at once in the states of `state`, and only for news in those of `follow_up`";
+            let hint = "list it once: a run starts at once in the states of `state`, and for new comments or failed checks in those of `follow_up`";
             self.report(Diagnostic::error("duplicate_state", at("when.follow_up"), message).hint(hint));
         }
         let all_states = [states.as_slice(), &follow_up].concat();

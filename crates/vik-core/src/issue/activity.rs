@@ -34,6 +34,8 @@ pub struct Check {
     pub key: ActivityKey,
     pub name: String,
     pub state: CheckState,
+    /// The address of the result.
+    pub url: Option<String>,
     /// All fields as the pull printed them.
     pub fields: Map<String, Value>,
 }
@@ -83,10 +85,6 @@ impl Activity {
     pub fn keys(&self) -> impl Iterator<Item = ActivityKey> {
         let comments = self.comments.iter().map(|comment| comment.key);
         comments.chain(self.checks.iter().map(|check| check.key))
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.comments.is_empty() && self.checks.is_empty()
     }
 }
 
@@ -146,6 +144,7 @@ impl Check {
             ]),
             name: name.to_owned(),
             state,
+            url: url.map(str::to_owned),
             fields: fields.clone(),
         })
     }
@@ -264,7 +263,8 @@ mod tests {
         assert_eq!(activity.comments.len(), 1);
         assert_eq!(activity.comments[0].author, None);
         assert!(activity.checks.is_empty());
-        assert!(read(json!({"comments": "no list", "checks": null})).is_empty());
+        let none = read(json!({"comments": "no list", "checks": null}));
+        assert_eq!(none, Activity::default());
     }
 
     #[test]

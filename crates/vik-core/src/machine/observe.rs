@@ -207,7 +207,7 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    /// Returns whether somebody who is trusted has written what the agents of a stage with rounds do
+    /// Returns whether there is a comment by a trusted author that the agents of a stage with rounds do
     /// not know.
     fn has_comment(&self, stage: &Stage) -> bool {
         let seen = self.seen.get(&stage.name).filter(|_| stage.has_rounds());

@@ -121,7 +121,7 @@ pub enum RunEvent {
 pub enum FreedBy {
     /// The state, the title or the description of the issue changed.
     Change,
-    /// Somebody who is trusted wrote a comment.
+    /// There is a new comment by a trusted author.
     Comment,
 }
 

@@ -11,6 +11,12 @@ use vik_template::{Fence, Sources};
 /// The largest size of the section in bytes, without its headings. Older comments are left out.
 const MAX_SECTION_BYTES: usize = 8 * 1024;
 
+/// The largest size of the failed checks in the section, in bytes.
+const MAX_CHECKS_BYTES: usize = 4 * 1024;
+
+/// The largest part of a name, a summary, a path or an address in bytes.
+const MAX_LABEL_BYTES: usize = 512;
+
 /// The largest part of one comment in bytes.
 const MAX_COMMENT_BYTES: usize = 3 * 1024;
 
@@ -85,26 +91,12 @@ fn check_value(check: &Check) -> Value {
     for (key, value) in [
         ("name", check.name.clone()),
         ("state", check.state.as_str().to_owned()),
-        ("url", check_url(check)),
+        ("url", check.url.clone().unwrap_or_default()),
         ("summary", text(&check.fields, &["summary", "description"])),
     ] {
         fields.insert(key.to_owned(), value.into());
     }
     fields.into()
-}
-
-fn check_url(check: &Check) -> String {
-    text(
-        &check.fields,
-        &[
-            "url",
-            "detailsUrl",
-            "targetUrl",
-            "details_url",
-            "target_url",
-            "web_url",
-        ],
-    )
 }
 
 /// Returns the section of the prompt with what is new since the last prompt of the stage, unless
@@ -114,17 +106,16 @@ pub fn section(start: &Start, template: &str, fence: &Fence) -> String {
         return String::new();
     }
     let mut out = String::new();
-    let failed: Vec<_> = checks(start)
-        .filter(|check| check.state == CheckState::Failed)
-        .collect();
-    for check in &failed {
-        let _ = write!(out, "\nFailed: {}", fence.data(&check.name));
-        for more in [text(&check.fields, &["summary", "description"]), check_url(check)] {
-            if !more.is_empty() {
-                let _ = write!(out, " · {}", fence.data(start_of(&more, MAX_COMMENT_BYTES)));
-            }
+    let mut left_out = 0;
+    for check in checks(start).filter(|check| check.state == CheckState::Failed) {
+        let line = check_text(check, fence);
+        match out.len() + line.len() <= MAX_CHECKS_BYTES {
+            true => out.push_str(&line),
+            false => left_out += 1,
         }
-        out.push('\n');
+    }
+    if left_out > 0 {
+        let _ = writeln!(out, "\n({left_out} more failed checks are left out.)");
     }
     // The newest ones come last, and are the last ones to be left out.
     let mut kept = Vec::new();
@@ -149,11 +140,27 @@ pub fn section(start: &Start, template: &str, fence: &Fence) -> String {
     }
 }
 
+fn check_text(check: &Check, fence: &Fence) -> String {
+    let summary = text(&check.fields, &["summary", "description"]);
+    let url = check.url.clone().unwrap_or_default();
+    let parts = [&check.name, &summary, &url]
+        .into_iter()
+        .filter(|part| !part.is_empty());
+    let parts: Vec<_> = parts
+        .map(|part| fence.part(part, start_of(part, MAX_LABEL_BYTES)))
+        .collect();
+    format!("\nFailed: {}\n", parts.join(" · "))
+}
+
 fn comment_text(comment: &Comment, fence: &Fence) -> String {
-    let author = comment.author.as_deref().unwrap_or("somebody");
+    let label = |text: &str| fence.part(text, start_of(text, MAX_LABEL_BYTES));
+    let author = comment
+        .author
+        .as_deref()
+        .map_or("an unknown author".to_owned(), label);
     let place = match text(&comment.fields, &["path"]) {
         path if path.is_empty() => String::new(),
-        path => format!(" on {}", fence.data(&path)),
+        path => format!(" on {}", label(&path)),
     };
     let body = comment.body.trim_end();
     let part = start_of(body, MAX_COMMENT_BYTES);
@@ -162,9 +169,8 @@ fn comment_text(comment: &Comment, fence: &Fence) -> String {
         false => "",
     };
     format!(
-        "\n{}{place} wrote:\n{}{more}\n",
-        fence.data(author),
-        fence.part(body, part)
+        "\n{author}{place} wrote:\n{}{more}\n",
+        fence.part(&comment.body, part)
     )
 }
 

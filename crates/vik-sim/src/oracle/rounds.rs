@@ -14,7 +14,7 @@ use crate::tracker::Item;
 /// What an issue has that an agent may not know.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Unknown {
-    /// Whether somebody who is trusted wrote a comment.
+    /// Whether there is a comment by a trusted author.
     comment: bool,
     /// Whether a check failed.
     check: bool,
@@ -77,7 +77,7 @@ impl Oracle {
                 || unknown
                     .as_ref()
                     .is_some_and(|unknown| *unknown != Unknown::default()),
-            "a round needs a comment of somebody trusted or a failed check that is new",
+            "a round needs a comment by a trusted author or a failed check that is new",
             || format!("issue {issue}, stage {}: {unknown:?}", start.stage.name),
         )?;
         if has_rounds(&start.stage) && self.books.seen.contains_key(&key) {
